@@ -57,7 +57,7 @@ async def fill(
 
     await knowledge_base.worker.drain(progress=progress)
     ended = time.perf_counter()
-    failed = knowledge_base.record.jobs.report(knowledge_base.job(job), ["failed"])
+    failed = knowledge_base.store.jobs.report(knowledge_base.job(job), ["failed"])
     if failed:
         sys.exit(f"{len(failed)} documents failed, the first: {failed[0].uri}: {failed[0].reason}")
     return searchable - started, ended - searchable

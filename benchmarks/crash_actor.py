@@ -127,7 +127,7 @@ class Actor:
         await self._knowledge_base.search(f"What lies near Town{self._dice.randrange(60)}?")
 
     async def _rebuild(self) -> None:
-        changes = self._knowledge_base.record.changes
+        changes = self._knowledge_base.store.changes
         names: list[IndexName] = ["words", "vectors", "graph"]
         name = self._dice.choice(names)
         await to_thread.run_sync(
@@ -136,7 +136,7 @@ class Actor:
 
     async def _checkpoint(self) -> None:
         def checkpoint() -> None:
-            with self._knowledge_base.record.database.read() as db:
+            with self._knowledge_base.store.database.read() as db:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
         await to_thread.run_sync(checkpoint)
@@ -163,15 +163,15 @@ async def verify(knowledge_base: GraphRAGKnowledgeBase, files: Path) -> None:
 
 def compare(knowledge_base: GraphRAGKnowledgeBase, files: Path) -> tuple[dict[str, int], list[str]]:
     """Versions of the documents that were given as texts, and URIs of what is not as it must be."""
-    record = knowledge_base.record
+    store = knowledge_base.store
     documents: dict[str, int] = {}
     wrong: list[str] = []
     filed: set[Path] = set()
     after = 0
-    while rows := record.documents.list(after=after, limit=500):
+    while rows := store.documents.list(after=after, limit=500):
         after = rows[-1].key
         for row in rows:
-            text = record.documents.text(row.key)
+            text = store.documents.text(row.key)
             match = _VERSION.search(text)
             version = int(match[1]) if match else 0
             if row.uri.startswith("file:"):

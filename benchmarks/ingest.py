@@ -82,7 +82,7 @@ async def measure(folder: Path, sizes: list[int], documents: Iterator[DocumentDr
     for size in sizes:
         knowledge_base = GraphRAGKnowledgeBase.from_config(name="ingest", path=folder)
         if not there:  # what is kept of an earlier run is gone on with
-            there = knowledge_base.record.documents.counts()[0]
+            there = knowledge_base.store.documents.counts()[0]
             next(islice(documents, there, there), None)
         stretch = list(islice(documents, int((size - knowledge_base.coverage()[1]) / _CHUNKS)))
         began = _now(knowledge_base)
@@ -115,14 +115,14 @@ def _is_searchable(knowledge_base: GraphRAGKnowledgeBase, job: str) -> bool:
     state = knowledge_base.job(job)
     if state.processed < state.total or state.state in {"queued", "listing"}:
         return False
-    graph, documents = knowledge_base.record.graph, knowledge_base.record.documents
+    graph, documents = knowledge_base.store.graph, knowledge_base.store.documents
     is_linked = graph.link_watermark() == documents.last_chunk() and not graph.new_names(limit=1)
     return is_linked and not knowledge_base.index_lag()["words"]
 
 
 def _content(knowledge_base: GraphRAGKnowledgeBase, *, after: int) -> tuple[float, float]:
     """Characters and mentions of a chunk, on average over those after one."""
-    rows = knowledge_base.record.database.rows(
+    rows = knowledge_base.store.database.rows(
         "SELECT AVG(LENGTH(text)), "
         "(SELECT COUNT(*) FROM mentions WHERE chunk > ?1) * 1.0 / COUNT(*) FROM chunks WHERE key > ?1",
         (after,),

@@ -137,7 +137,7 @@ async def _grow(
 
 
 def _failures(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[str]:
-    report = knowledge_base.record.jobs.report(knowledge_base.job(job), ["failed"])
+    report = knowledge_base.store.jobs.report(knowledge_base.job(job), ["failed"])
     return [f"{item.uri}: {item.reason}" for item in report]
 
 
@@ -213,7 +213,7 @@ def _documents(task: Task) -> Iterator[DocumentDraft]:
 def _measured(knowledge_base: GraphRAGKnowledgeBase, *, seconds: float) -> Measured:
     resident, anonymous = _memory()
     counted = "SELECT (SELECT COUNT(*) FROM entities), (SELECT COUNT(*) FROM mentions)"
-    ((entities, mentions),) = knowledge_base.record.database.rows(counted)
+    ((entities, mentions),) = knowledge_base.store.database.rows(counted)
     return Measured(
         seconds=seconds,
         chunks=knowledge_base.coverage()[1],

@@ -110,7 +110,7 @@ def _core_faults(tree: ast.Module, name: str) -> Iterator[str]:
 
 def _store_faults(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr == "record":
+        if isinstance(node, ast.Attribute) and node.attr == "store":
             yield (
                 f"reaches into a store (line {node.lineno}): use the knowledge base's own methods, "
                 "such as `documents` and `jobs`"

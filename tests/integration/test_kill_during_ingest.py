@@ -89,7 +89,7 @@ def run_and_kill(home: Path, files: Path, *, after: int) -> list[str]:
 
 
 def content(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, list[tuple[object, ...]]]:
-    rows = knowledge_base.record.database.rows
+    rows = knowledge_base.store.database.rows
     return {name: sorted(map(tuple, rows(sql)), key=repr) for name, sql in SAME.items()}
 
 

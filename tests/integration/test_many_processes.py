@@ -165,11 +165,11 @@ def test_a_killed_owner_is_replaced_and_every_job_of_every_process_is_done_once(
     until(lambda: peers[0].do("job", added) == {"added": 10})
     until(lambda: peers[0].do("idle"))  # its index is there for a process that answers alone
     jobs = [peer.do("add", documents(1000 * n, 100)) for n, peer in enumerate(peers, start=1)]
-    record = KnowledgeStore(folder / "record.db")
+    store = KnowledgeStore(folder / "record.db")
     gaps: list[float] = []
     for _ in range(2):
-        so_far = record.documents.counts()[0]
-        until(lambda so_far=so_far: record.documents.counts()[0] > so_far)
+        so_far = store.documents.counts()[0]
+        until(lambda so_far=so_far: store.documents.counts()[0] > so_far)
         owner = owner_of(folder)
         (victim,) = [peer for peer in peers if peer.pid == owner]
         peers.remove(victim)
@@ -183,17 +183,17 @@ def test_a_killed_owner_is_replaced_and_every_job_of_every_process_is_done_once(
     (last,) = peers
     for job in jobs:
         until(lambda job=job: last.do("job", job) == {"added": 100})
-    until(lambda: record.vectors.coverage() == (310, 310))
-    assert record.documents.counts()[0] == 310
-    uris = record.database.rows("SELECT uri FROM documents")
+    until(lambda: store.vectors.coverage() == (310, 310))
+    assert store.documents.counts()[0] == 310
+    uris = store.database.rows("SELECT uri FROM documents")
     assert sorted(row["uri"] for row in uris) == sorted(
         uri
         for first, count in ((0, 10), (1000, 100), (2000, 100), (3000, 100))
         for uri, _ in documents(first, count)
     )
-    until(lambda: record.changes.head() == record.changes.state("words").watermark)
+    until(lambda: store.changes.head() == store.changes.state("words").watermark)
     assert "text:2099" in last.do("ask", "Person2099")
-    record.close()
+    store.close()
     assert max(gaps) < 2.0
 
 

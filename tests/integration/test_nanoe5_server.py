@@ -154,7 +154,7 @@ async def test_while_it_is_away_words_and_graph_answer_and_vectors_follow_when_i
     try:
         await knowledge_base.add_texts(["Gulangyu is an island off Xiamen.", "鼓浪屿是厦门的一个小岛。"])
         assert "No vectors for now" in knowledge_base.worker.problem
-        assert knowledge_base.record.vectors.pending(10)
+        assert knowledge_base.store.vectors.pending(10)
         [best, *_] = await knowledge_base.query("Gulangyu island")
         assert "Gulangyu" in best.content
     finally:
@@ -162,7 +162,7 @@ async def test_while_it_is_away_words_and_graph_answer_and_vectors_follow_when_i
     assert (await embedder.embed(["back"])).shape == (1, 384)
     await knowledge_base.worker.drain()
     assert knowledge_base.worker.problem == ""
-    assert not knowledge_base.record.vectors.pending(10)
+    assert not knowledge_base.store.vectors.pending(10)
     [best, *_] = await knowledge_base.ask("dense", "Where is Gulangyu?", limit=1)
     assert "Gulangyu" in best.content
     await embedder.aclose()

@@ -57,7 +57,7 @@ def test_a_tree_without_a_fault_passes(found) -> None:
         ("loom_core/noun.py", "from __future__ import annotations\n", "has no __all__"),
         ("loom_core/noun.py", f"{_MODULE}def x():\n    print(1)\n", "prints (line 7)"),
         ("loom_core/noun.py", f"{_MODULE}import sys\n\nx = sys.argv\n", "reads the command line (line 8)"),
-        ("servers/kb/loom_kb/noun.py", f"{_MODULE}x = kb.record.jobs\n", "reaches into a store (line 6)"),
+        ("servers/kb/loom_kb/noun.py", f"{_MODULE}x = kb.store.jobs\n", "reaches into a store (line 6)"),
         ("README.md", "from https://" + "pypi" + ".org", "names " + "pypi" + ".org"),
         (".ci/run", "cd /" + "root/loom", "names /" + "root/"),
         ("docs/下载.md", "registry." + "npmjs" + ".org", "names " + "npmjs" + ".org"),

@@ -34,14 +34,14 @@ class DerivedIndex(ABC):
     base's lock calls `sync`.
 
     Args:
-        record: the store that it is derived from.
+        store: the store that it is derived from.
         folder: where its directories are; None keeps it in memory.
     """
 
     name: ClassVar[IndexName]
 
-    def __init__(self, record: KnowledgeStore, folder: Path | None) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
+        self._store = store
         self._folder = folder
         self._lock = threading.RLock()
         self._probed = 0  # last generation that was probed and opens
@@ -75,7 +75,7 @@ class DerivedIndex(ABC):
 
     def lag(self) -> int:
         """Return how many changes are still to be applied."""
-        changes = self._record.changes
+        changes = self._store.changes
         return changes.head() - max(0, changes.state(self.name).watermark)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class DerivedIndex(ABC):
         return self._folder / f"{self.name}-{generation}"
 
     def _catch_up(self, limit: int) -> bool:
-        changes = self._record.changes
+        changes = self._store.changes
         if not changes.head():
             return False
         state = changes.state(self.name)
@@ -140,7 +140,7 @@ class DerivedIndex(ABC):
             if not self._is_open() or self.lag() > 0:
                 self._wanted = open_
                 return None
-            return open_(self._record.changes.state(self.name).generation)
+            return open_(self._store.changes.state(self.name).generation)
         finally:
             self._lock.release()
 
@@ -157,7 +157,7 @@ class DerivedIndex(ABC):
         """
         if self._folder is None or self._compared == generation or not self._is_open():
             return
-        with self._record.database.snapshot():
+        with self._store.database.snapshot():
             if self.lag() > 0:
                 return  # compared after the new changes are applied
             if not self._is_consistent():
@@ -171,7 +171,7 @@ class DerivedIndex(ABC):
     def report_damage(self, error: IndexDamagedError) -> None:
         """Mark the index as damaged, to be rebuilt by the next `sync`: some damage shows only in use."""
         with self._lock:
-            self._mark_damaged(self._record.changes.state(self.name).generation, error)
+            self._mark_damaged(self._store.changes.state(self.name).generation, error)
 
     def _check(self, generation: int) -> None:
         """Probe, once per generation and in a child process, whether an index opens: a damaged one may hang.
@@ -192,7 +192,7 @@ class DerivedIndex(ABC):
         _log.warning("The %s index is damaged; it will be rebuilt from the store: %s", self.name, error)
         with suppress(IndexDamagedError):
             self._close()
-        self._record.changes.mark_damaged(self.name, generation=generation)
+        self._store.changes.mark_damaged(self.name, generation=generation)
 
     def _replace(self, error: IndexDamagedError) -> None:
         _log.warning("The %s index is damaged; it is rebuilt from the store: %s", self.name, error)
@@ -202,7 +202,7 @@ class DerivedIndex(ABC):
     def _is_open(self) -> bool: ...
 
     def _rebuild(self) -> None:
-        changes = self._record.changes
+        changes = self._store.changes
         generation = changes.state(self.name).generation + 1
         with suppress(IndexDamagedError):  # a damaged index may fail to close
             self._close()
@@ -214,13 +214,13 @@ class DerivedIndex(ABC):
 
     def _adopt(self, generation: int, watermark: int) -> None:
         """Replace the current generation with a new one that holds the changes up to a watermark."""
-        self._record.changes.restart(self.name, generation=generation, watermark=watermark)
+        self._store.changes.restart(self.name, generation=generation, watermark=watermark)
         self._remove_stale_generations()
 
     def _remove_stale_generations(self) -> None:
         """Remove all generations but the current one: a kill may have left some."""
         if self._folder is not None:
-            current = self._record.changes.state(self.name).generation
+            current = self._store.changes.state(self.name).generation
             for path in self._folder.glob(f"{self.name}-*"):
                 match = re.fullmatch(rf"{self.name}-(\d+)(\..*)?", path.name)
                 if match is not None and int(match[1]) != current:

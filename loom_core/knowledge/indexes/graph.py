@@ -41,7 +41,7 @@ class GraphIndex(DerivedIndex):
     that is killed, crashes or exceeds the deadline is retried; the third failure in a row is an error.
 
     Args:
-        record: the store that it is derived from.
+        store: the store that it is derived from.
         folder: where the store is, and its directories; None keeps it in memory.
         small: a graph of up to this many entities is built in this process: that takes half a second, as long
             as the start of a child.
@@ -51,12 +51,12 @@ class GraphIndex(DerivedIndex):
     name = "graph"
 
     def __init__(
-        self, record: KnowledgeStore, folder: Path | None, *, small: int = 3000, deadline: float = 3600.0
+        self, store: KnowledgeStore, folder: Path | None, *, small: int = 3000, deadline: float = 3600.0
     ) -> None:
-        super().__init__(record, folder)
+        super().__init__(store, folder)
         self._small = small
         self._deadline = deadline
-        self._store: GraphStore | None = None
+        self._graph_store: GraphStore | None = None
         self._building: GraphBuild | None = None
         self._failures = 0  # consecutive failures of children
 
@@ -65,7 +65,7 @@ class GraphIndex(DerivedIndex):
         """The child process that is building a graph, or None."""
         return self._building
 
-    def store(self) -> GraphStore | None:
+    def graph_store(self) -> GraphStore | None:
         """Return the graph for a question; None unless it is open and up to date (see `sync`)."""
         return self._current(self._open)
 
@@ -103,16 +103,16 @@ class GraphIndex(DerivedIndex):
 
     def _replace(self, error: IndexDamagedError) -> None:
         self._mark_damaged(
-            self._record.changes.state(self.name).generation, error
+            self._store.changes.state(self.name).generation, error
         )  # no caller may use it any more
         self._rebuild()
 
     def _rebuild(self) -> None:
-        if self._folder is None or self._record.graph.highest() <= self._small:
+        if self._folder is None or self._store.graph.highest() <= self._small:
             super()._rebuild()
             return
         self._remove_stale_generations()
-        generation = self._record.changes.state(self.name).generation + 1
+        generation = self._store.changes.state(self.name).generation + 1
         try:
             self._building = GraphBuild(
                 self._folder / "record.db", self._path(generation), deadline=self._deadline
@@ -122,7 +122,7 @@ class GraphIndex(DerivedIndex):
 
     def _adopt_build(self, building: GraphBuild) -> None:
         self._building = None
-        generation = self._record.changes.state(self.name).generation + 1
+        generation = self._store.changes.state(self.name).generation + 1
         try:
             watermark = building.take()
         except (ChildError, OSError) as error:
@@ -151,38 +151,38 @@ class GraphIndex(DerivedIndex):
         ) from error
 
     def _build(self, generation: int) -> None:
-        record = self._record
-        with record.database.snapshot():  # another process may merge or split entities meanwhile
-            nodes, edges = list(record.graph.all_nodes()), list(record.graph.all_edges())
+        store = self._store
+        with store.database.snapshot():  # another process may merge or split entities meanwhile
+            nodes, edges = list(store.graph.all_nodes()), list(store.graph.all_edges())
         if self._folder is None:
             from loom_core.knowledge.indexes.engines.memory_graph import MemoryGraphStore
 
-            self._store = MemoryGraphStore()
-            self._store.upsert_entities(nodes)
-            self._store.upsert_relations(edges)
+            self._graph_store = MemoryGraphStore()
+            self._graph_store.upsert_entities(nodes)
+            self._graph_store.upsert_relations(edges)
         else:
             from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
 
-            self._store = KuzuGraphStore.load(self._path(generation), nodes, edges)
+            self._graph_store = KuzuGraphStore.load(self._path(generation), nodes, edges)
 
     def _apply(self, pending: PendingChanges, generation: int) -> None:
         touched = sorted(self._find_changed(pending))
         if not touched:
             return
         # Write only the differences: a passage about a hub changes one of its thousands of relations.
-        store, graph = self._open(generation), self._record.graph
-        stored = {_identity(edge): edge for edge in store.touching(touched)}
-        with self._record.database.snapshot():
+        graph_store, graph = self._open(generation), self._store.graph
+        stored = {_identity(edge): edge for edge in graph_store.touching(touched)}
+        with self._store.database.snapshot():
             edges = {_identity(edge): edge for edge in graph.edges(touched)}
             changed = [edge for identity, edge in edges.items() if stored.get(identity) != edge]
             # The other ends may also be new, with their own changes still pending.
             concerned = {end for edge in changed for end in (edge.subject, edge.object)}.union(touched)
             nodes = set(graph.nodes(sorted(concerned)))
-        there = set(store.get(concerned))
-        store.delete_entities({node.key for node in there} - {node.key for node in nodes})
-        store.delete_relations(stored.keys() - edges.keys())
-        store.upsert_entities(sorted(nodes - there, key=attrgetter("key")))
-        store.upsert_relations(changed)
+        there = set(graph_store.get(concerned))
+        graph_store.delete_entities({node.key for node in there} - {node.key for node in nodes})
+        graph_store.delete_relations(stored.keys() - edges.keys())
+        graph_store.upsert_entities(sorted(nodes - there, key=attrgetter("key")))
+        graph_store.upsert_relations(changed)
 
     def _probe(self, path: Path) -> str | None:
         from loom_core.knowledge.indexes.engines.probe import probe_kuzu
@@ -192,37 +192,37 @@ class GraphIndex(DerivedIndex):
     def _is_large(self, pending: PendingChanges) -> bool:
         if self._folder is None:
             return False
-        changes = self._record.changes
+        changes = self._store.changes
         ahead = changes.since(changes.state(self.name).watermark, limit=_AHEAD) or pending
         return len(self._find_changed(ahead)) > _LARGE
 
     def _find_changed(self, pending: PendingChanges) -> set[int]:
         """Return the entities that changed, including those of new chunks."""
-        return self._record.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
+        return self._store.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
 
     def _is_consistent(self) -> bool:
-        store, graph = self._store, self._record.graph
-        highest = self._record.graph.highest()
+        graph_store, graph = self._graph_store, self._store.graph
+        highest = self._store.graph.highest()
         places = sorted({highest * n // _COMPARED for n in range(_COMPARED)})
         keys = [key for place in places for key in graph.keys(after=place, limit=1)]
-        return store is not None and set(store.get(keys)) == set(graph.nodes(keys))
+        return graph_store is not None and set(graph_store.get(keys)) == set(graph.nodes(keys))
 
     def _is_open(self) -> bool:
-        return self._store is not None
+        return self._graph_store is not None
 
     def _close(self) -> None:
-        store, self._store = self._store, None
-        if store is not None and self._folder is not None:
-            store.close()
+        graph_store, self._graph_store = self._graph_store, None
+        if graph_store is not None and self._folder is not None:
+            graph_store.close()
 
     def _open(self, generation: int) -> GraphStore:
-        if self._store is None:
+        if self._graph_store is None:
             # In memory the store is there from the first build on.
             from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
 
             self._check(generation)
-            self._store = KuzuGraphStore(self._path(generation))
-        return self._store
+            self._graph_store = KuzuGraphStore(self._path(generation))
+        return self._graph_store
 
 
 def _identity(edge: EntityEdge) -> tuple[int, str, int]:
@@ -254,7 +254,7 @@ def neighbourhood(graph: GraphTable, keys: Sequence[int], *, hops: int) -> Graph
                     support[end] = support.get(end, 0) + edge.support
         met |= support.keys()
         ring = sorted(support, key=lambda key: (-support[key], key))[:_RING]
-    store = MemoryGraphStore()
-    store.upsert_entities(graph.nodes(sorted(met)))
-    store.upsert_relations(list(edges.values()))
-    return store
+    graph_store = MemoryGraphStore()
+    graph_store.upsert_entities(graph.nodes(sorted(met)))
+    graph_store.upsert_relations(list(edges.values()))
+    return graph_store

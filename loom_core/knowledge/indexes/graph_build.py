@@ -21,7 +21,7 @@ class GraphBuild:
     by a moment, do not disturb other processes.
 
     Args:
-        record: path of the store's file.
+        store: path of the store's file.
         path: final path of the database.
         deadline: seconds until the child is killed.
 
@@ -30,13 +30,13 @@ class GraphBuild:
         OSError: no folder can be made.
     """
 
-    def __init__(self, record: Path, path: Path, *, deadline: float) -> None:
+    def __init__(self, store: Path, path: Path, *, deadline: float) -> None:
         self._path = path
         self._folder = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
         try:
             self._call = ChildCall(
                 build_graph,
-                {"record": str(record), "path": str(self._folder / _GRAPH)},
+                {"store": str(store), "path": str(self._folder / _GRAPH)},
                 timeout=deadline,
                 background=True,
             )
@@ -79,14 +79,14 @@ class GraphBuild:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def build_graph(*, record: str, path: str) -> int:
+def build_graph(*, store: str, path: str) -> int:
     """Build the database, in the child; return the watermark of the store at that time."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
     from loom_core.knowledge.store import KnowledgeStore
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:
-        source = KnowledgeStore(Path(record), read_only=True)
+        source = KnowledgeStore(Path(store), read_only=True)
         # As short as possible: a snapshot keeps SQLite from truncating the store's write-ahead log.
         with source.database.snapshot():
             watermark = source.changes.head()

@@ -31,8 +31,8 @@ class DerivedLexicalIndex(DerivedIndex):
 
     name = "words"
 
-    def __init__(self, record: KnowledgeStore, folder: Path | None) -> None:
-        super().__init__(record, folder)
+    def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
+        super().__init__(store, folder)
         self._index: LexicalIndex | None = None
         self._generation = 0
         self._writable = False
@@ -55,7 +55,7 @@ class DerivedLexicalIndex(DerivedIndex):
     def searcher(self) -> LexicalIndex | None:
         """Return the index as it is now, for searching; None before it is built, and while it is damaged."""
         with self._lock:
-            state = self._record.changes.state(self.name)
+            state = self._store.changes.state(self.name)
             if not state.built:
                 return None
             try:
@@ -76,7 +76,7 @@ class DerivedLexicalIndex(DerivedIndex):
     def _build(self, generation: int) -> None:
         index = self._open(generation, writable=True)
         after = 0
-        while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
+        while keys := self._store.documents.chunk_keys(after=after, limit=_BATCH):
             index.add(self._tokens(keys))
             after = keys[-1]
         index.commit()
@@ -104,7 +104,7 @@ class DerivedLexicalIndex(DerivedIndex):
 
     def _is_consistent(self) -> bool:
         self._refresh()  # it may be open for reading since before another process wrote to it
-        index, documents = self._index, self._record.documents
+        index, documents = self._index, self._store.documents
         if index is None or index.count() != documents.counts()[1]:
             return False
         last = documents.last_chunk()
@@ -147,9 +147,9 @@ class DerivedLexicalIndex(DerivedIndex):
 
     def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
         """Yield the tokens of chunks, joined by spaces; deleted chunks are left out."""
-        there = self._record.documents.existing(keys)
+        there = self._store.documents.existing(keys)
         offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
         yield from offered.items()
         missing = [key for key in there if key not in offered]
-        for key, row in self._record.documents.chunks(missing).items():
+        for key, row in self._store.documents.chunks(missing).items():
             yield key, join_tokens(index_tokens(row.title, row.heading_path, row.text))

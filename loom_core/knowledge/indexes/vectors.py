@@ -58,7 +58,7 @@ class VectorIndexes:
     """The flat index of all vectors, plus a Chroma index if they are many or it is configured.
 
     Args:
-        record: the store.
+        store: the store.
         folder: where the indexes go; None keeps them in memory, without Chroma.
         lock: of the knowledge base's folder: only its holder may open Chroma.
         choice: the kind of search.
@@ -67,16 +67,16 @@ class VectorIndexes:
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         *,
         folder: Path | None,
         lock: ProcessLock | None,
         choice: VectorIndexChoice = "auto",
         exact_up_to: int = EXACT_UP_TO,
     ) -> None:
-        self.flat = FlatVectors(record, folder)
-        self._chroma = ChromaVectors(record, folder) if folder is not None else None
-        self._record = record
+        self.flat = FlatVectors(store, folder)
+        self._chroma = ChromaVectors(store, folder) if folder is not None else None
+        self._store = store
         self._lock = lock
         self._choice = choice
         self._exact_up_to = exact_up_to
@@ -98,7 +98,7 @@ class VectorIndexes:
 
     def coverage(self) -> tuple[int, int]:
         """Return how many chunks have a vector, and how many there are. Blocks."""
-        return self._record.vectors.coverage()
+        return self._store.vectors.coverage()
 
     def sync(self) -> bool:
         """Bring the indexes a step closer to the store; for the holder of the lock. Blocks.
@@ -132,7 +132,7 @@ class VectorIndexes:
         count = self.coverage()[0]
         if choice == "chroma":
             return chroma if count else None
-        there = self._record.changes.state(chroma.name).generation > 0
+        there = self._store.changes.state(chroma.name).generation > 0
         return chroma if count > self._exact_up_to * (_KEPT_FROM if there else 1) else None
 
 
@@ -150,15 +150,15 @@ class FlatVectors(DerivedIndex):
     other data than the store are detected when opened, and rebuilt by the worker process.
 
     Args:
-        record: the store that it is derived from.
+        store: the store that it is derived from.
         folder: where its directories are; None keeps it in memory.
         waste: up to this many rows of deleted vectors are not worth a rebuild.
     """
 
     name = "vectors"
 
-    def __init__(self, record: KnowledgeStore, folder: Path | None, *, waste: int = 10_000) -> None:
-        super().__init__(record, folder)
+    def __init__(self, store: KnowledgeStore, folder: Path | None, *, waste: int = 10_000) -> None:
+        super().__init__(store, folder)
         self._waste = waste
         self._written: LanguageVectors | None = None
         self._generation = 0  # of what is written
@@ -171,14 +171,14 @@ class FlatVectors(DerivedIndex):
         if self._folder is None:
             return self._written
         with self._reading:
-            while (state := self._record.changes.state(self.name)).built:
+            while (state := self._store.changes.state(self.name)).built:
                 try:
                     return self._up_to(state)
                 except IndexDamagedError as error:
                     self._forget()
-                    if self._record.changes.state(self.name).generation == state.generation:
+                    if self._store.changes.state(self.name).generation == state.generation:
                         _log.warning("The flat index of vectors is damaged; it will be rebuilt: %s", error)
-                        self._record.changes.mark_damaged(self.name, generation=state.generation)
+                        self._store.changes.mark_damaged(self.name, generation=state.generation)
             self._forget()
             return None
 
@@ -216,13 +216,13 @@ class FlatVectors(DerivedIndex):
         """
         import numpy as np
 
-        keys, matrix = vectors.sample(_SAMPLES, seed=self._record.changes.head())
-        found, expected = self._record.vectors.of(keys)
+        keys, matrix = vectors.sample(_SAMPLES, seed=self._store.changes.head())
+        found, expected = self._store.vectors.of(keys)
         row = {key: place for place, key in enumerate(keys)}
         # Chunks may have been deleted from the store since, but a chunk never changes its vector.
         if found and not np.array_equal(matrix[[row[key] for key in found]], expected):
             raise IndexDamagedError("The vector files do not match the store.")
-        if not vectors.count() and self._record.vectors.coverage()[0] and not super().lag():
+        if not vectors.count() and self._store.vectors.coverage()[0] and not super().lag():
             raise IndexDamagedError("There is no vector in the files.")
 
     def _forget(self) -> None:
@@ -241,7 +241,7 @@ class FlatVectors(DerivedIndex):
         vectors = LanguageVectors(self._dimension(), path)
         after = 0
         try:
-            while keys := self._record.documents.chunk_keys(after=after, limit=_BATCH):
+            while keys := self._store.documents.chunk_keys(after=after, limit=_BATCH):
                 self._take(vectors, keys)
                 after = keys[-1]
             vectors.flush()
@@ -268,9 +268,9 @@ class FlatVectors(DerivedIndex):
         return self._written
 
     def _take(self, vectors: LanguageVectors, keys: Sequence[int]) -> None:
-        found, matrix = self._record.vectors.of(keys)
+        found, matrix = self._store.vectors.of(keys)
         if found:
-            vectors.upsert(found, matrix, language_groups_by_key(self._record, found))
+            vectors.upsert(found, matrix, language_groups_by_key(self._store, found))
 
     def _open_if_wanted(self, generation: int) -> None:
         if not self._is_open():  # find damage before the first question
@@ -293,12 +293,12 @@ class FlatVectors(DerivedIndex):
             self._forget()
 
     def _dimension(self) -> int:
-        return int(self._record.get("dimension") or 0)
+        return int(self._store.get("dimension") or 0)
 
 
-def language_groups_by_key(record: KnowledgeStore, keys: Sequence[int]) -> dict[int, str]:
+def language_groups_by_key(store: KnowledgeStore, keys: Sequence[int]) -> dict[int, str]:
     """Return the language group of chunks by key; those that are gone are left out."""
-    languages = record.documents.languages_of(keys)
+    languages = store.documents.languages_of(keys)
     return {key: language_group(language) for key, language in languages.items()}
 
 
@@ -324,8 +324,8 @@ class ChromaVectors(DerivedIndex):
 
     name = "chroma"
 
-    def __init__(self, record: KnowledgeStore, folder: Path) -> None:
-        super().__init__(record, folder)
+    def __init__(self, store: KnowledgeStore, folder: Path) -> None:
+        super().__init__(store, folder)
         self._indexes: dict[str, ChromaVectorIndex] | None = None
         self._growing: _PartialBuild | None = None
 
@@ -340,20 +340,20 @@ class ChromaVectors(DerivedIndex):
     def discard(self) -> None:
         """Delete the index, as it is no longer configured."""
         with self._lock:
-            generation = self._record.changes.state(self.name).generation
+            generation = self._store.changes.state(self.name).generation
             if generation or self._growing is not None:
                 self._close()
-                self._record.changes.forget(self.name)
+                self._store.changes.forget(self.name)
                 self._remove(generation)
                 self._remove(generation + 1)
 
     def _replace(self, error: IndexDamagedError) -> None:
         self._mark_damaged(
-            self._record.changes.state(self.name).generation, error
+            self._store.changes.state(self.name).generation, error
         )  # the next step starts over
 
     def _rebuild(self) -> None:
-        changes = self._record.changes
+        changes = self._store.changes
         old = changes.state(self.name).generation
         if self._growing is None:
             self._close()
@@ -369,7 +369,7 @@ class ChromaVectors(DerivedIndex):
 
     def _grow(self, growing: _PartialBuild) -> bool:
         """Add the next chunks; return False once there are no more."""
-        keys = self._record.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
+        keys = self._store.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
         self._take(keys, growing.generation)
         growing.after = keys[-1] if keys else growing.after
         return bool(keys)
@@ -389,9 +389,9 @@ class ChromaVectors(DerivedIndex):
     def _take(self, keys: Sequence[int], generation: int) -> None:
         from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
 
-        found, matrix = self._record.vectors.of(keys)
+        found, matrix = self._store.vectors.of(keys)
         rows: defaultdict[str, list[int]] = defaultdict(list)
-        groups = language_groups_by_key(self._record, found)
+        groups = language_groups_by_key(self._store, found)
         for row, key in enumerate(found):
             if key in groups:
                 rows[groups[key]].append(row)
@@ -405,12 +405,12 @@ class ChromaVectors(DerivedIndex):
             index.upsert([found[row] for row in chosen], matrix[chosen])
 
     def _is_consistent(self) -> bool:
-        vectors, groups = self._record.vectors, self._open(self._record.changes.state(self.name).generation)
+        vectors, groups = self._store.vectors, self._open(self._store.changes.state(self.name).generation)
         if sum(index.count() for index in groups.values()) != vectors.coverage()[0]:
             return False
-        last = self._record.documents.last_chunk()
+        last = self._store.documents.last_chunk()
         places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
-        chosen = [key for place in places for key in self._record.documents.chunk_keys(after=place, limit=1)]
+        chosen = [key for place in places for key in self._store.documents.chunk_keys(after=place, limit=1)]
         return not find_differing(vectors.of(chosen), groups.values())
 
     def _is_open(self) -> bool:
@@ -438,7 +438,7 @@ class ChromaVectors(DerivedIndex):
         return self._indexes
 
     def _dimension(self) -> int:
-        return int(self._record.get("dimension") or 0)
+        return int(self._store.get("dimension") or 0)
 
 
 def find_differing(

@@ -108,13 +108,13 @@ class FileCheck:
     """Compares the files of jobs with the store before they are loaded.
 
     Args:
-        record: the store with the fingerprints of files.
+        store: the store with the fingerprints of files.
         pipeline: id of the pipeline.
         limits: limits of a file; a larger one is not read.
     """
 
-    def __init__(self, record: KnowledgeStore, *, pipeline: str, limits: LoadLimits) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, *, pipeline: str, limits: LoadLimits) -> None:
+        self._store = store
         self._pipeline = f"{version('loom-mcp-core')}/{pipeline}"
         self._limits = limits
         self._claimed: set[tuple[int, int]] = set()
@@ -141,11 +141,11 @@ class FileCheck:
         if state is None:
             return ItemAction("prepare")
         settings = self.settings(job)
-        before = self._record.files.find_known([item.uri], settings).get(item.uri)
+        before = self._store.files.find_known([item.uri], settings).get(item.uri)
         if before is not None and before.state.content == state.content:
             return ItemAction("unchanged", state)
         if job.kind == "sync":
-            for source in self._record.files.leaving(job.key, state.content, settings):
+            for source in self._store.files.leaving(job.key, state.content, settings):
                 claim = (job.key, source.document)
                 if claim not in self._claimed and _is_parsed_alike(source, path):
                     self._claimed.add(claim)
@@ -169,12 +169,12 @@ class BatchBuilder:
     """Builds batches: checks the files of a job's items, and loads what they need.
 
     Args:
-        record: the store.
+        store: the store.
         files: decides the action for each item.
     """
 
-    def __init__(self, record: KnowledgeStore, files: FileCheck) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, files: FileCheck) -> None:
+        self._store = store
         self._files = files
 
     def build(
@@ -192,7 +192,7 @@ class BatchBuilder:
         """
         batch, complete = IngestBatch(), list[JobItem]()
         changing = set(changing)
-        known = self._record.documents.hashes([item.uri for item in items])
+        known = self._store.documents.hashes([item.uri for item in items])
         for item in items:
             fate = self._files.check(job, item)
             if fate.kind == "unchanged" and item.uri in changing:
@@ -219,7 +219,7 @@ class BatchBuilder:
         return replace(item, metadata=job.request.get("metadata", {}), known=known, roots=job.roots)
 
     def _load_payload(self, item: JobItem) -> bytes:
-        draft = load_draft(self._record.database, item.uri)
+        draft = load_draft(self._store.database, item.uri)
         if draft is None:
             raise DocumentError(f"{item.uri} was removed meanwhile.")
         return json.dumps(pack_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
@@ -229,13 +229,13 @@ class BatchWriter:
     """Writes batches into the store.
 
     Args:
-        record: the store.
+        store: the store.
         files: the check of files, for their settings and fingerprints.
         words: the lexical index, which receives the tokens of written chunks.
     """
 
-    def __init__(self, record: KnowledgeStore, files: FileCheck, words: DerivedLexicalIndex) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, files: FileCheck, words: DerivedLexicalIndex) -> None:
+        self._store = store
         self._files = files
         self._words = words
 
@@ -250,19 +250,19 @@ class BatchWriter:
         Returns:
             Whether the job continues.
         """
-        record = self._record
+        store = self._store
         results = iter(made)
         items = [
             (item, fate, next(results) if fate.kind == "prepare" else None) for item, fate in batch.items
         ]
-        before = record.documents.last_chunk()
-        with record.database.write():
-            if not record.jobs.is_open(job):
+        before = store.documents.last_chunk()
+        with store.database.write():
+            if not store.jobs.is_open(job):
                 return False
-            still = record.jobs.still_open(job, [item for item, _ in batch.items])
+            still = store.jobs.still_open(job, [item for item, _ in batch.items])
             items = self._in_order([row for row in items if row[0].ordinal in still])
             documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
-            states = iter(record.documents.upsert_all(documents))
+            states = iter(store.documents.upsert_all(documents))
             settled: list[tuple[JobItem, ItemOutcome]] = []
             for item, fate, result in items:
                 if isinstance(result, PreparedDocument):
@@ -275,11 +275,9 @@ class BatchWriter:
                 if outcome.state in _IN_RECORD:
                     self._note_file(job, item, fate)
                 settled.append((item, outcome))
-            record.jobs.settle_all(job, settled)
-            record.progress.note(
-                job, [f"{display_uri(d.uri)}: {note}" for d in documents for note in d.notes]
-            )
-            keys = record.documents.keys_after(before)
+            store.jobs.settle_all(job, settled)
+            store.progress.note(job, [f"{display_uri(d.uri)}: {note}" for d in documents for note in d.notes])
+            keys = store.documents.keys_after(before)
         for state, number in Counter(outcome.state for _, outcome in settled).items():
             process_metrics.add(INGESTED_DOCUMENTS, state, by=number)
         process_metrics.add(INGESTED_CHUNKS, by=sum(outcome.chunks for _, outcome in settled))
@@ -302,7 +300,7 @@ class BatchWriter:
             if (
                 isinstance(made, ItemOutcome)
                 and made.hash
-                and not self._record.documents.is_current(item.uri, made.hash)
+                and not self._store.documents.is_current(item.uri, made.hash)
             ):
                 held.add(item.uri)
             if item.uri not in held:
@@ -324,22 +322,22 @@ class BatchWriter:
     def _note_file(self, job: Job, item: JobItem, fate: ItemAction) -> None:
         """Store the state of the file of a stored document."""
         if fate.state is not None and self._files.is_unchanged(item, fate.state):
-            self._record.files.note(item.uri, fate.state, self._files.settings(job))
+            self._store.files.note(item.uri, fate.state, self._files.settings(job))
 
     def _remove_at(self, uri: str) -> bool:
         """Remove the document at an address; return False if there is none."""
-        document = self._record.documents.get(uri)
+        document = self._store.documents.get(uri)
         if document is not None:
-            self._record.documents.remove(document.key)
+            self._store.documents.remove(document.key)
         return document is not None
 
     def _move(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
         """Move a document to the new address of its file."""
         self._remove_at(item.uri)
-        if fate.source is not None and self._record.files.move(
+        if fate.source is not None and self._store.files.move(
             fate.source, item.uri, id_=document_id(item.uri)
         ):
-            self._record.jobs.drop(job, fate.source.uri)
+            self._store.jobs.drop(job, fate.source.uri)
             return ItemOutcome("moved", f"from {display_uri(fate.source.uri)}")
         return ItemOutcome("failed", "it was removed meanwhile: sync again")
 

@@ -53,16 +53,16 @@ class EntityLinker:
     The more chunks come between two steps, the fewer are searched twice.
 
     Args:
-        record: the store of names, chunks and links.
+        store: the store of names, chunks and links.
         words: the lexical index, which finds the chunks that may hold a name.
         chunks: how many to search in a step.
         names: how many new names to search for in earlier chunks in a step.
     """
 
     def __init__(
-        self, record: KnowledgeStore, words: DerivedLexicalIndex, *, chunks: int = 500, names: int = 1000
+        self, store: KnowledgeStore, words: DerivedLexicalIndex, *, chunks: int = 500, names: int = 1000
     ) -> None:
-        self._record = record
+        self._store = store
         self._words = words
         self._chunks_at_once = chunks
         self._names_at_once = names
@@ -87,7 +87,7 @@ class EntityLinker:
         Returns:
             Whether there was anything to do.
         """
-        graph, last = self._record.graph, self._record.documents.last_chunk()
+        graph, last = self._store.graph, self._store.documents.last_chunk()
         if last - graph.link_watermark() > spare:
             self._search_new(last)
         elif graph.new_name_count() > spare:
@@ -98,13 +98,13 @@ class EntityLinker:
 
     def _search_new(self, last: int) -> None:
         """Search the next new chunks for all names so far."""
-        graph, limit = self._record.graph, self._chunks_at_once
+        graph, limit = self._store.graph, self._chunks_at_once
         names = self._build_name_index(last)
         texts = graph.texts_after(graph.link_watermark(), limit=limit)
         links = list(_links_in(texts, names))
-        with self._record.database.write():
+        with self._store.database.write():
             # Names come with chunks: if there is a new chunk, its names were not searched for.
-            if self._record.documents.last_chunk() == last:
+            if self._store.documents.last_chunk() == last:
                 self._write(links)
                 graph.advance_link_watermark(texts[-1][0] if len(texts) == limit else last)
 
@@ -120,7 +120,7 @@ class EntityLinker:
 
     def _begin_backfill(self, last: int) -> _Backfill | None:
         """Begin a backfill; return None if looking the names up is cheaper."""
-        graph = self._record.graph
+        graph = self._store.graph
         if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.link_watermark():
             return None
         new, names = graph.new_names(), NameIndex()
@@ -130,10 +130,10 @@ class EntityLinker:
 
     def _continue_backfill(self, reading: _Backfill) -> None:
         """Continue the backfill."""
-        graph, limit = self._record.graph, self._chunks_at_once
+        graph, limit = self._store.graph, self._chunks_at_once
         texts = graph.texts_after(reading.at, limit=limit) if reading.at < reading.until else []
         links = list(_links_in(texts, reading.names))
-        with self._record.database.write():
+        with self._store.database.write():
             self._write(links)
             reading.at = texts[-1][0] if len(texts) == limit else reading.until
             if reading.at >= reading.until:
@@ -143,7 +143,7 @@ class EntityLinker:
 
     def _look_up_some(self, last: int) -> None:
         """Search for some new names in the candidate chunks that the lexical index gives."""
-        graph, names = self._record.graph, NameIndex()
+        graph, names = self._store.graph, NameIndex()
         new = graph.new_names(limit=self._names_at_once)
         looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
         try:
@@ -152,8 +152,8 @@ class EntityLinker:
             self._indexed = 0
             self._words.report_damage(error)
             return
-        with self._record.database.write():
-            if self._record.documents.last_chunk() == last:
+        with self._store.database.write():
+            if self._store.documents.last_chunk() == last:
                 self._write(links)
                 graph.forget_new_names(name.entity for name in new)
 
@@ -164,7 +164,7 @@ class EntityLinker:
         """
         if self._names is not None and newest == self._newest:
             return self._names
-        graph = self._record.graph
+        graph = self._store.graph
         linked = graph.link_watermark()  # later names are noted with this watermark or a higher one
         if self._names is None:
             self._names = NameIndex()
@@ -181,7 +181,7 @@ class EntityLinker:
         if not new:
             return
         if max(name.newest for name in new) > self._indexed:
-            newest = self._record.documents.last_chunk()
+            newest = self._store.documents.last_chunk()
             self._words.sync_all()
             self._indexed = newest
         words = self._words.searcher()
@@ -195,19 +195,19 @@ class EntityLinker:
                     candidates[key].append(letters)
         chunks = sorted(candidates)
         for start in range(0, len(chunks), self._chunks_at_once):
-            texts = self._record.graph.texts(chunks[start : start + self._chunks_at_once])
+            texts = self._store.graph.texts(chunks[start : start + self._chunks_at_once])
             # Most candidates hold the words of a name, but not the name.
             yield from _links_in((row for row in texts if _may_hold(row[1], candidates[row[0]])), names)
 
     def _write(self, links: Iterable[MentionLink]) -> None:
         found = list(links)
-        there = set(self._record.documents.existing(sorted({link.chunk for link in found})))
+        there = set(self._store.documents.existing(sorted({link.chunk for link in found})))
         # The names in memory may include some that are no longer subjects.
-        alive = self._record.graph.still_subjects(sorted({link.entity for link in found}))
-        touched = self._record.graph.add_links(
+        alive = self._store.graph.still_subjects(sorted({link.entity for link in found}))
+        touched = self._store.graph.add_links(
             link for link in found if link.chunk in there and link.entity in alive
         )
-        self._record.changes.note("entity", sorted(touched))
+        self._store.changes.note("entity", sorted(touched))
 
 
 def _may_hold(text: str, names: Collection[bytes]) -> bool:

@@ -35,13 +35,13 @@ class FileListing:
     the documents below its folders whose files are gone follow at the end, as `leaving`.
 
     Args:
-        record: the store, which receives the items.
+        store: the store, which receives the items.
         job: the job, which has been started.
         settings: digest of the settings of loading, see `FileTable`.
     """
 
-    def __init__(self, record: KnowledgeStore, job: Job, *, settings: bytes) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, job: Job, *, settings: bytes) -> None:
+        self._store = store
         self._settings = settings
         self._seen = bytearray()  # a bit for each document that still has its file
         self._kept: list[str] = []  # addresses that could not be read, whose documents are kept
@@ -70,16 +70,16 @@ class FileListing:
         found = [each for each in portion if isinstance(each, ListedDocument)]
         entries = [each for each in portion if not isinstance(each, ListedDocument)]
         changed, unchanged = self._detect_changes(entries)
-        self._record.jobs.append(self.job, [*found, *changed], unchanged=unchanged)
+        self._store.jobs.append(self.job, [*found, *changed], unchanged=unchanged)
         if not self._phases:
-            self._record.jobs.finish_listing(self.job)
+            self._store.jobs.finish_listing(self.job)
         return bool(self._phases)
 
     def _files(self, job: Job) -> Iterator[ScanEntry | ListedDocument]:
         request = job.request
         if "stored" in request:
             wanted = frozenset(request["stored"])
-            for uri, size in iterate_uris(self._record.database):
+            for uri, size in iterate_uris(self._store.database):
                 if not wanted or uri in wanted:
                     yield ListedDocument(uri, size)
         elif job.kind == "sync":
@@ -104,9 +104,9 @@ class FileListing:
         """Return the actions for some files, and how many of them surely did not change."""
         uris = [uri_of(entry.path) for entry in entries]
         loadable = [uri for uri, entry in zip(uris, entries, strict=True) if not entry.skipped]
-        known = self._record.files.find_known(loadable, self._settings)
+        known = self._store.files.find_known(loadable, self._settings)
         if self.job.kind == "sync":
-            for key in self._record.files.documents_at(loadable).values():
+            for key in self._store.files.documents_at(loadable).values():
                 self._mark(key)
         found: list[ListedDocument] = []
         unchanged = 0
@@ -132,7 +132,7 @@ class FileListing:
         self, root: Path, request: dict[str, Any], within: Sequence[Path]
     ) -> Iterator[ScanEntry | ListedDocument]:
         uri = uri_of(root)
-        documents = self._record.files.count_under(uri, limit=_COUNTED)
+        documents = self._store.files.count_under(uri, limit=_COUNTED)
         state = _state_of(root)
         lost = state == "gone" or (state == "empty" and documents > _FEW)
         if lost and documents and not request.get("allow_empty"):
@@ -152,11 +152,11 @@ class FileListing:
 
     def _leaving(self) -> Iterator[ScanEntry | ListedDocument]:
         for uri in map(uri_of, self._places):
-            for at, key in self._record.files.documents_at([uri]).items():
+            for at, key in self._store.files.documents_at([uri]).items():
                 if self._is_leaving(key, at):
                     yield ListedDocument(at, 0, "leaving")
             after = ""
-            while page := self._record.files.documents_under(uri, after=after, limit=_PORTION):
+            while page := self._store.files.documents_under(uri, after=after, limit=_PORTION):
                 after = page[-1][1]
                 yield from (
                     ListedDocument(below, 0, "leaving") for key, below in page if self._is_leaving(key, below)

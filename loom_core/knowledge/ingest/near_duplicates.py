@@ -39,36 +39,36 @@ class _Sketch:
     bands: Sequence[int]
 
 
-def compare_pending(record: KnowledgeStore, job: Job | None = None) -> bool:
+def compare_pending(store: KnowledgeStore, job: Job | None = None) -> bool:
     """Compare the texts of some new or changed documents with all others. Blocks for moments.
 
     Args:
-        record: the store, which receives the result.
+        store: the store, which receives the result.
         job: the job whose notes receive the findings about documents written since it began.
 
     Returns:
         Whether there were any.
     """
-    documents = record.duplicates.pending_comparisons(_BATCH)
+    documents = store.duplicates.pending_comparisons(_BATCH)
     if not documents:
         return False
     until = time.monotonic() + _SECONDS
     sketches: list[_Sketch] = []
     for key in documents:
-        sketches.append(_sketch(record, key))
+        sketches.append(_sketch(store, key))
         if time.monotonic() > until:
             break
-    with record.database.write():
+    with store.database.write():
         for sketch in sketches:
-            if sketch.shingles is None and record.duplicates.text_with(sketch.hash) is None:
-                sketch = _sketch(record, sketch.document)  # the known text was deleted meanwhile
-            alike = _alike(record, sketch)
-            record.duplicates.upsert(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
+            if sketch.shingles is None and store.duplicates.text_with(sketch.hash) is None:
+                sketch = _sketch(store, sketch.document)  # the known text was deleted meanwhile
+            alike = _alike(store, sketch)
+            store.duplicates.upsert(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
         if job is not None and job.started_at is not None:
-            rows = record.documents.by_key([sketch.document for sketch in sketches])
+            rows = store.documents.by_key([sketch.document for sketch in sketches])
             recent = [row for row in rows.values() if row.updated_at >= job.started_at]
-            found = ((row.uri, record.duplicates.of(row.key)) for row in recent)
-            record.progress.note(job, [copy_note(uri, copies) for uri, copies in found if copies])
+            found = ((row.uri, store.duplicates.of(row.key)) for row in recent)
+            store.progress.note(job, [copy_note(uri, copies) for uri, copies in found if copies])
     return True
 
 
@@ -85,31 +85,31 @@ def percent(share: float) -> str:
     return f"{min(int(100 * share), 99)} %" if share < 1 else "100 %"
 
 
-def _sketch(record: KnowledgeStore, key: int) -> _Sketch:
-    text = record.documents.text(key)
+def _sketch(store: KnowledgeStore, key: int) -> _Sketch:
+    text = store.documents.text(key)
     hash_ = text_hash(text)
-    if record.duplicates.text_with(hash_) is not None:
+    if store.duplicates.text_with(hash_) is not None:
         return _Sketch(key, hash_, None, ())
     shingled = shingles(text)
     return _Sketch(key, hash_, shingled, bands_of(shingled))
 
 
-def _alike(record: KnowledgeStore, sketch: _Sketch) -> list[SimilarText]:
+def _alike(store: KnowledgeStore, sketch: _Sketch) -> list[SimilarText]:
     if sketch.shingles is None or not sketch.bands:
         return []
-    if record.duplicates.text_with(sketch.hash) is not None:
+    if store.duplicates.text_with(sketch.hash) is not None:
         return []
     alike: list[SimilarText] = []
-    for text in record.duplicates.candidates(sketch.bands, limit=_CANDIDATES):
-        other = _text_of(record, text)
+    for text in store.duplicates.candidates(sketch.bands, limit=_CANDIDATES):
+        other = _text_of(store, text)
         share = jaccard_similarity(sketch.shingles, shingles(other)) if other is not None else 0.0
         if share >= NEAR_DUPLICATE_THRESHOLD:
             alike.append(SimilarText(text, share))
     return alike
 
 
-def _text_of(record: KnowledgeStore, text: int) -> str | None:
+def _text_of(store: KnowledgeStore, text: int) -> str | None:
     """Return a text by its key; None if no document has it any more."""
-    hash_, documents = record.duplicates.documents_with(text)
-    texts = map(record.documents.text, documents)
+    hash_, documents = store.duplicates.documents_with(text)
+    texts = map(store.documents.text, documents)
     return next((found for found in texts if text_hash(found) == hash_), None)

@@ -83,7 +83,7 @@ class IngestRunner:
     in the store. Only the holder of the knowledge base's lock calls `step`.
 
     Args:
-        record: the store of jobs and documents.
+        store: the store of jobs and documents.
         pipeline: prepares documents.
         words: lexical index, kept in sync.
         extraction: how much a language model may read without a confirmation.
@@ -95,7 +95,7 @@ class IngestRunner:
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         pipeline: Pipeline,
         words: DerivedLexicalIndex,
         *,
@@ -106,19 +106,19 @@ class IngestRunner:
         child_limits: WorkerLimits | None = None,
     ) -> None:
         files = files or LoadLimits()
-        self._record = record
+        self._store = store
         self._pipeline = pipeline
         self._words = words
         self._limits = limits or IngestLimits()
-        self._files = FileCheck(record, pipeline=pipeline.id, limits=files)
-        self._trace = JobTrace(record)
+        self._files = FileCheck(store, pipeline=pipeline.id, limits=files)
+        self._trace = JobTrace(store)
         self._listing: FileListing | None = None
         self._preparer = Preparer(pipeline, limits=files, children=children, child_limits=child_limits)
         self._fetcher = PageFetcher(max_bytes=files.max_bytes)
-        self._extraction = ExtractionStep(record, pipeline, config=extraction)
-        self._linker = EntityLinker(record, words)
-        self._maker = BatchBuilder(record, self._files)
-        self._writer = BatchWriter(record, self._files, words)
+        self._extraction = ExtractionStep(store, pipeline, config=extraction)
+        self._linker = EntityLinker(store, words)
+        self._maker = BatchBuilder(store, self._files)
+        self._writer = BatchWriter(store, self._files, words)
         self._under_way: deque[IngestBatch] = deque()
         self._job = 0  # the job of the current batches
         self._last = -1  # ordinal of the last item in these
@@ -133,7 +133,7 @@ class IngestRunner:
         Returns:
             Whether there was any.
         """
-        job = await to_thread.run_sync(self._record.jobs.next)
+        job = await to_thread.run_sync(self._store.jobs.next)
         await self._trace.follow(job)
         if job is None:
             return await to_thread.run_sync(self._do_background_work)
@@ -146,14 +146,14 @@ class IngestRunner:
             await to_thread.run_sync(self._list_some, job)
             return
         if job.started_at is None:
-            await to_thread.run_sync(self._record.jobs.start, job)
+            await to_thread.run_sync(self._store.jobs.start, job)
         started = time.monotonic()
         goes_on = await self._process(job)
         self._spent += time.monotonic() - started
         if goes_on:
             await to_thread.run_sync(self._note_work, job)
         elif not await to_thread.run_sync(self._finish_some, job):
-            await to_thread.run_sync(self._record.jobs.finish, job)
+            await to_thread.run_sync(self._store.jobs.finish, job)
             self._files.forget()
 
     def forget(self) -> None:
@@ -171,13 +171,13 @@ class IngestRunner:
         """List some more files of a job; from the start, if this process has not begun."""
         listing = self._listing
         if listing is None or listing.job.key != job.key:
-            self._record.jobs.start(job)
-            listing = self._listing = FileListing(self._record, job, settings=self._files.settings(job))
+            self._store.jobs.start(job)
+            listing = self._listing = FileListing(self._store, job, settings=self._files.settings(job))
         try:
             if not listing.step():
                 self._listing = None
         except InvalidInputError as error:
-            self._record.jobs.finish(job, "failed", error=str(error))
+            self._store.jobs.finish(job, "failed", error=str(error))
             self._listing = None
 
     def _finish_some(self, job: Job) -> bool:
@@ -185,24 +185,24 @@ class IngestRunner:
         if self._linker.link_some():
             return True
         self._words.sync_all()
-        leaving = self._record.jobs.pending(job, self._limits.items, state="leaving")
+        leaving = self._store.jobs.pending(job, self._limits.items, state="leaving")
         if leaving:
             self._remove_some(job, leaving)
             return True
-        return compare_pending(self._record, job)
+        return compare_pending(self._store, job)
 
     def _remove_some(self, job: Job, leaving: Sequence[JobItem]) -> None:
         """Remove documents whose files are gone, for a moment."""
         until = time.monotonic() + _REMOVE_SECONDS
-        record, removed = self._record, 0
-        with record.database.write():
-            if not record.jobs.is_open(job):
+        store, removed = self._store, 0
+        with store.database.write():
+            if not store.jobs.is_open(job):
                 return
             for item in leaving:
-                document = record.documents.get(item.uri)
+                document = store.documents.get(item.uri)
                 if document is not None:
-                    record.documents.remove(document.key)
-                record.jobs.settle(job, item, "removed")
+                    store.documents.remove(document.key)
+                store.jobs.settle(job, item, "removed")
                 removed += 1
                 if time.monotonic() > until:
                     break
@@ -211,13 +211,13 @@ class IngestRunner:
 
     def _do_background_work(self) -> bool:
         """Do background work that no job waits for."""
-        return self._linker.link_some() or compare_pending(self._record) or self._record.jobs.purge()
+        return self._linker.link_some() or compare_pending(self._store) or self._store.jobs.purge()
 
     def _note_work(self, job: Job) -> None:
         """Note how long the last documents of a job took."""
-        now = self._record.jobs.get(job.id)
+        now = self._store.jobs.get(job.id)
         if now is not None and now.processed > job.processed:
-            self._record.progress.note_work(
+            self._store.progress.note_work(
                 job,
                 seconds=self._spent,
                 documents=now.processed - job.processed,
@@ -227,7 +227,7 @@ class IngestRunner:
 
     def _next_items(self, job: Job) -> list[JobItem]:
         size = min(self._bytes, self._limits.size)
-        return self._record.jobs.pending(job, self._limits.items, size=size, after=self._last)
+        return self._store.jobs.pending(job, self._limits.items, size=size, after=self._last)
 
     async def _process(self, job: Job) -> bool:
         """Write the next batch of a job when it is prepared, while others are being prepared.
@@ -317,11 +317,11 @@ class JobTrace:
     """Keeps the trace span of the current job.
 
     Args:
-        record: the store, to read jobs.
+        store: the store, to read jobs.
     """
 
-    def __init__(self, record: KnowledgeStore) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
         self._job: Job | None = None
         self._span: Span | None = None
 
@@ -354,7 +354,7 @@ class JobTrace:
         self._job = self._span = None
         if job is None or span is None:
             return
-        now = self._record.jobs.get(job.id) if span.is_recording() else None
+        now = self._store.jobs.get(job.id) if span.is_recording() else None
         if now is not None:
             state = "interrupted" if interrupted and not now.finished else now.state
             span.set_attributes(
@@ -381,7 +381,7 @@ class ExtractionStep:
     that submitted the job may have no model while the worker process has one.
 
     Args:
-        record: the store; chunks stored unchanged are not extracted from again.
+        store: the store; chunks stored unchanged are not extracted from again.
         pipeline: the pipeline with the extractor.
         config: limits above which a job needs a confirmation.
         look_seconds: interval between checks whether the job was cancelled.
@@ -389,13 +389,13 @@ class ExtractionStep:
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         pipeline: Pipeline,
         *,
         config: ExtractionConfig | None = None,
         look_seconds: float = 1.0,
     ) -> None:
-        self._record = record
+        self._store = store
         self._pipeline = pipeline
         self._config = config or ExtractionConfig()
         self._look_seconds = look_seconds
@@ -412,7 +412,7 @@ class ExtractionStep:
             LLMError: the extractor cannot extract now.
         """
         if reason := await to_thread.run_sync(self._reason_to_end, job, made):
-            await to_thread.run_sync(partial(self._record.jobs.finish, job, "failed", error=reason))
+            await to_thread.run_sync(partial(self._store.jobs.finish, job, "failed", error=reason))
             return None
         if self._pipeline.extractor is None:
             return list(made)
@@ -430,7 +430,7 @@ class ExtractionStep:
         async def watch() -> None:
             while True:
                 await anyio.sleep(self._look_seconds)
-                if not await to_thread.run_sync(self._record.jobs.is_open, job):
+                if not await to_thread.run_sync(self._store.jobs.is_open, job):
                     tasks.cancel_scope.cancel()
 
         try:
@@ -464,7 +464,7 @@ class ExtractionStep:
         """
         times = Counter(document.uri for document in documents)
         once = [document for document in documents if times[document.uri] == 1]
-        return self._record.documents.same_chunks([chunk for document in once for chunk in document.chunks])
+        return self._store.documents.same_chunks([chunk for document in once for chunk in document.chunks])
 
     def _reason_to_end(self, job: Job, made: Sequence[Prepared]) -> str:
         """Return why a job must not continue with these documents; or empty."""
@@ -481,7 +481,7 @@ class ExtractionStep:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
         known = self._find_known_chunks(documents)
         new = [c.chunk for document in documents for c in document.chunks if c.id not in known]
-        spent = self._record.jobs.llm_usage(job) or Usage(cost=0.0)
+        spent = self._store.jobs.llm_usage(job) or Usage(cost=0.0)
         planned = model.estimate(new) + ExtractionEstimate(
             input_tokens=spent.input_tokens, output_tokens=spent.output_tokens, cost=spent.cost
         )
@@ -497,13 +497,13 @@ class ExtractionStep:
         if now.calls == before.calls:
             return
         cost = None if now.cost is None or before.cost is None else now.cost - before.cost
-        record = self._record
-        record.progress.add_llm_usage(
+        store = self._store
+        store.progress.add_llm_usage(
             job,
             Usage(
                 now.input_tokens - before.input_tokens, now.output_tokens - before.output_tokens, cost=cost
             ),
         )
         name = f"{model.llm.name}/{model.llm.model}".rstrip("/")
-        if record.get("llm") != name:
-            record.set("llm", name)
+        if store.get("llm") != name:
+            store.set("llm", name)

@@ -235,12 +235,12 @@ _PAGE = 1000
 
 
 def export(
-    record: KnowledgeStore, path: Path, *, name: str, progress: Callable[[int, int], None] | None = None
+    store: KnowledgeStore, path: Path, *, name: str, progress: Callable[[int, int], None] | None = None
 ) -> Manifest:
     """Write a knowledge base, as it is at one moment, into an archive. Blocks; memory does not grow.
 
     Args:
-        record: its store.
+        store: its store.
         path: the archive to write; it appears only once it is complete.
         name: name of the knowledge base.
         progress: called with the numbers of written and of all documents.
@@ -259,8 +259,8 @@ def export(
     try:
         with partial.open("wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
-                with record.database.snapshot():
-                    manifest = _write(record, archive, name, progress)
+                with store.database.snapshot():
+                    manifest = _write(store, archive, name, progress)
                 archive.writestr("manifest.json", manifest.model_dump_json(indent=1))
             file.flush()
             os.fsync(file.fileno())
@@ -276,13 +276,13 @@ def export(
 
 
 def _write(
-    record: KnowledgeStore, archive: zipfile.ZipFile, name: str, progress: Callable[[int, int], None] | None
+    store: KnowledgeStore, archive: zipfile.ZipFile, name: str, progress: Callable[[int, int], None] | None
 ) -> Manifest:
-    total, done = record.documents.counts()[0], 0
+    total, done = store.documents.counts()[0], 0
 
     def documents() -> Iterator[bytes]:
         nonlocal done
-        for _, draft in iterate_drafts(record.database):
+        for _, draft in iterate_drafts(store.database):
             if isinstance(draft, DocumentError):
                 raise StoreError(str(draft), advice="`loom-kb check --repair` may help.")
             yield json.dumps(pack_draft(draft), ensure_ascii=False).encode() + b"\n"
@@ -291,20 +291,20 @@ def _write(
                 progress(done, total)
 
     parts = {DOCUMENTS: _part(archive, DOCUMENTS, documents())}
-    parts[VECTORS] = _part(archive, VECTORS, _vectors(record))
+    parts[VECTORS] = _part(archive, VECTORS, _vectors(store))
     for member, (table, columns) in DECISIONS.items():
-        rows = record.database.rows(f"SELECT {', '.join(columns)} FROM {table}")
+        rows = store.database.rows(f"SELECT {', '.join(columns)} FROM {table}")
         lines = (json.dumps(list(row), ensure_ascii=False).encode() + b"\n" for row in rows)
         parts[member] = _part(archive, member, lines)
     return Manifest(
         format=FORMAT,
         loom=_version(),
         name=name,
-        description=record.get("description"),
-        search_hints=record.get("search_hints"),
-        embedder=record.get("embedder"),
-        dimension=int(record.get("dimension") or 0),
-        embedding_config=json.loads(record.get("embedding_config") or "{}"),
+        description=store.get("description"),
+        search_hints=store.get("search_hints"),
+        embedder=store.get("embedder"),
+        dimension=int(store.get("dimension") or 0),
+        embedding_config=json.loads(store.get("embedding_config") or "{}"),
         parts=parts,
     )
 
@@ -317,9 +317,9 @@ def _part(archive: zipfile.ZipFile, member: str, rows: Iterator[bytes]) -> Archi
     return writer.part()
 
 
-def _vectors(record: KnowledgeStore) -> Iterator[bytes]:
+def _vectors(store: KnowledgeStore) -> Iterator[bytes]:
     after = b""
-    while rows := record.database.rows(
+    while rows := store.database.rows(
         "SELECT hash, vector FROM vectors WHERE hash > ? ORDER BY hash LIMIT ?", (after, _PAGE)
     ):
         after = rows[-1]["hash"]
@@ -344,7 +344,7 @@ _SPARE = 64 << 20
 
 
 def import_archive(
-    record: KnowledgeStore,
+    store: KnowledgeStore,
     archive: ArchiveReader,
     *,
     folder: Path | None,
@@ -358,7 +358,7 @@ def import_archive(
     imported. Vectors are imported if the embedder that made them is the store's.
 
     Args:
-        record: the store of the importing knowledge base.
+        store: the store of the importing knowledge base.
         archive: the archive.
         folder: the knowledge base's folder; None in memory.
         progress: called with the numbers of submitted and of all documents.
@@ -384,13 +384,13 @@ def import_archive(
                 advice="Wait until it is done.",
             )
     try:
-        discard_unacknowledged(record.database)  # remains of a killed process
+        discard_unacknowledged(store.database)  # remains of a killed process
         request = {"archive": archive.manifest.name} | ({"confirmed": True} if confirm else {})
-        job = JobUpload(record.database, request)
+        job = JobUpload(store.database, request)
         try:
-            _receive(record, job, archive, limits or LoadLimits(), progress)
+            _receive(store, job, archive, limits or LoadLimits(), progress)
         except BaseException:
-            discard_unacknowledged(record.database)
+            discard_unacknowledged(store.database)
             raise
         return job.acknowledge()
     finally:
@@ -399,7 +399,7 @@ def import_archive(
 
 
 def _receive(
-    record: KnowledgeStore,
+    store: KnowledgeStore,
     job: JobUpload,
     archive: ArchiveReader,
     limits: LoadLimits,
@@ -413,15 +413,15 @@ def _receive(
         done += len(portion)
         if progress is not None:
             progress(done, total)
-    if manifest.embedder and manifest.embedder == record.get("embedder"):
+    if manifest.embedder and manifest.embedder == store.get("embedder"):
         rows = archive.records(VECTORS, size=_HASH + 2 * manifest.dimension)
         while page := [(row[:_HASH], row[_HASH:]) for row in islice(rows, _VECTORS)]:
-            record.offered.store(page)
-    _take_decisions(record, archive)
+            store.offered.store(page)
+    _take_decisions(store, archive)
     said: dict[MetaName, str] = {"description": manifest.description, "search_hints": manifest.search_hints}
     for name, value in said.items():
-        if value and not record.get(name):
-            record.set(name, value)
+        if value and not store.get(name):
+            store.set(name, value)
 
 
 def _document(line: bytes) -> tuple[str, bytes]:
@@ -450,7 +450,7 @@ def _portions(documents: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str
         yield portion
 
 
-def _take_decisions(record: KnowledgeStore, archive: ArchiveReader) -> None:
+def _take_decisions(store: KnowledgeStore, archive: ArchiveReader) -> None:
     """Import users' decisions from the archive, unless they were decided otherwise here."""
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
@@ -459,10 +459,10 @@ def _take_decisions(record: KnowledgeStore, archive: ArchiveReader) -> None:
                 raise InvalidInputError(f"The archive's {member} cannot be read.", advice="Export it again.")
             rows.append(row)
         marks = ", ".join("?" * len(columns))
-        with record.database.write() as db:
+        with store.database.write() as db:
             db.executemany(f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
-            regrouped = record.aliases.regroup(record.aliases.find_misgrouped())
-            record.changes.note("entity", sorted(regrouped))
+            regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
+            store.changes.note("entity", sorted(regrouped))
 
 
 def _decision(line: bytes) -> list[object] | None:

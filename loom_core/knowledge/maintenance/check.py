@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["COUNTED_NAMES", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
 
 
-def check_record(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
+def check_record(store: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
     """Check a store as it is at one moment. Blocks; reads all of it.
 
     Args:
-        record: the store.
+        store: the store.
         hash_: hash of a document in the current pipeline, see `Pipeline.hash`.
     """
     report = CheckReport()
-    with record.database.snapshot():
-        documents = check_documents(record, hash_)
+    with store.database.snapshot():
+        documents = check_documents(store, hash_)
         report.findings += documents.findings
         for check in (check_references, check_graph, check_vectors, check_changes, check_jobs):
-            report.findings += check(record)
-        entities, relations, mentions = record.graph.counts()
-        embedded, _ = record.vectors.coverage()
+            report.findings += check(store)
+        entities, relations, mentions = store.graph.counts()
+        embedded, _ = store.vectors.coverage()
     report.checked += [
         f"store: {documents.documents:,} documents with {documents.chunks:,} passages",
         f"graph: {entities:,} entities, {relations:,} relations, {mentions:,} mentions",
@@ -78,16 +78,16 @@ class DocumentCheck:
     findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
 
 
-def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> DocumentCheck:
+def check_documents(store: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> DocumentCheck:
     """Read every document with its chunks and fields. Blocks; inside a snapshot it sees one moment.
 
     Args:
-        record: the store.
+        store: the store.
         hash_: hash of a document in the current pipeline, see `Pipeline.hash`.
     """
     check = DocumentCheck()
     wrong: dict[tuple[str, Repair], list[tuple[int, str]]] = {}
-    database = record.database
+    database = store.database
     for uri, draft in iterate_drafts(database):
         row = database.row("SELECT key, id, language, hash FROM documents WHERE uri = ?", (uri,))
         if row is None:
@@ -102,7 +102,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
         check.others += row["hash"] != hash_(draft)
         if reason := _wrong_in(draft, row["id"], chunks):
             wrong.setdefault((reason, "documents"), []).append((row["key"], uri))
-        if _fields(record, row["key"]) != _fields_of(draft, row["language"]):
+        if _fields(store, row["key"]) != _fields_of(draft, row["language"]):
             reason = "the fields for filters do not match the document"
             wrong.setdefault((reason, "fields"), []).append((row["key"], uri))
     for (reason, repair), documents in wrong.items():
@@ -138,8 +138,8 @@ def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> 
     return ""
 
 
-def _fields(record: KnowledgeStore, document: int) -> _Fields:
-    rows = record.database.rows(
+def _fields(store: KnowledgeStore, document: int) -> _Fields:
+    rows = store.database.rows(
         "SELECT name, value, number, local, instant FROM fields WHERE document = ?", (document,)
     )
     return {(name, value): (number, local, instant) for name, value, number, local, instant in rows}
@@ -187,28 +187,28 @@ _BATCH = 20_000
 _LENGTHS = (0.9, 1.1)  # tolerance for the length of a unit vector after rounding to 16 bits
 
 
-def check_references(record: KnowledgeStore) -> Iterator[CheckFinding]:
+def check_references(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Find dangling references: rows that refer to rows that are gone."""
-    for table, column, parent, key in dangling(record):
-        (count,) = record.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
+    for table, column, parent, key in dangling(store):
+        (count,) = store.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
         if not count["n"]:
             continue
         if (table, parent) == ("chunks", "documents"):
-            gone = record.database.rows(_dangling(f"DISTINCT {column} AS key", table, column, parent, key))
+            gone = store.database.rows(_dangling(f"DISTINCT {column} AS key", table, column, parent, key))
             keys = tuple(row["key"] for row in gone)
             text = f"{count['n']:,} passages belong to documents that are gone"
             yield CheckFinding("references", text, "stray_chunks", keys)
         else:
             text = f"{count['n']:,} rows of {table!r} refer to rows of {parent!r} that are gone"
             yield CheckFinding("references", text, "rows", (table,))
-            yield from _torn(record, table, column, parent, key)
+            yield from _torn(store, table, column, parent, key)
 
 
-def dangling(record: KnowledgeStore) -> list[tuple[str, str, str, str]]:
+def dangling(store: KnowledgeStore) -> list[tuple[str, str, str, str]]:
     """Return every reference between tables: table, column, the referenced table and column."""
     found = dict.fromkeys(_REFERENCES)
-    for table in record.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
-        for reference in record.database.rows(f"PRAGMA foreign_key_list({table['name']})"):
+    for table in store.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
+        for reference in store.database.rows(f"PRAGMA foreign_key_list({table['name']})"):
             found[table["name"], reference["from"], reference["table"], reference["to"] or "key"] = None
     return list(found)
 
@@ -220,11 +220,11 @@ def _dangling(what: str, table: str, column: str, parent: str, key: str) -> str:
     )
 
 
-def _torn(record: KnowledgeStore, table: str, column: str, parent: str, key: str) -> Iterator[CheckFinding]:
+def _torn(store: KnowledgeStore, table: str, column: str, parent: str, key: str) -> Iterator[CheckFinding]:
     """Find documents with incomplete extraction, whose remaining rows are useless."""
-    if not any(row["name"] == "chunk" for row in record.database.rows(f"PRAGMA table_info({table})")):
+    if not any(row["name"] == "chunk" for row in store.database.rows(f"PRAGMA table_info({table})")):
         return
-    rows = record.database.rows(
+    rows = store.database.rows(
         "SELECT DISTINCT document FROM chunks WHERE key IN "
         f"(SELECT chunk FROM ({_dangling('chunk', table, column, parent, key)}))"
     )
@@ -233,17 +233,17 @@ def _torn(record: KnowledgeStore, table: str, column: str, parent: str, key: str
         yield CheckFinding("references", text, "documents", tuple(row["document"] for row in rows))
 
 
-def check_graph(record: KnowledgeStore) -> Iterator[CheckFinding]:
+def check_graph(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Check places of mentions and relations, use counts of names, and unsupported entities."""
     for table, what in (("mentions", "mentions of entities"), ("relations", "relations")):
-        rows = record.database.rows(
+        rows = store.database.rows(
             f"SELECT DISTINCT c.document FROM {table} AS m JOIN chunks AS c ON c.key = m.chunk "
             "WHERE m.start < 0 OR m.end <= m.start OR m.end > length(c.text)"
         )
         if rows:
             text = f"{what} in {len(rows):,} documents lie outside of their passages"
             yield CheckFinding("graph", text, "documents", tuple(row["document"] for row in rows))
-    rows = record.database.rows(
+    rows = store.database.rows(
         "SELECT DISTINCT c.document FROM relations AS r JOIN chunks AS c ON c.key = r.chunk WHERE EXISTS "
         "(SELECT 1 FROM (SELECT r.subject AS entity UNION ALL SELECT r.object) AS e WHERE NOT EXISTS "
         "(SELECT 1 FROM mentions WHERE chunk = r.chunk AND entity = e.entity) AND NOT EXISTS "
@@ -252,42 +252,42 @@ def check_graph(record: KnowledgeStore) -> Iterator[CheckFinding]:
     if rows:
         text = f"relations in {len(rows):,} documents are between entities that are not mentioned there"
         yield CheckFinding("graph", text, "documents", tuple(row["document"] for row in rows))
-    (wrong,) = record.database.rows(
+    (wrong,) = store.database.rows(
         f"SELECT (SELECT COUNT(*) FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES})) + "
         f"(SELECT COUNT(*) FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)) AS n"
     )
     if wrong["n"]:
         yield CheckFinding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
-    if misgrouped := record.aliases.find_misgrouped():
+    if misgrouped := store.aliases.find_misgrouped():
         text = f"{len(misgrouped):,} entities are in the wrong group of aliases"
         yield CheckFinding("graph", text, "graph")
-    (unsupported,) = record.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
+    (unsupported,) = store.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
     if unsupported["n"]:
         yield CheckFinding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
-    if not 0 <= record.graph.link_watermark() <= record.documents.last_chunk():
+    if not 0 <= store.graph.link_watermark() <= store.documents.last_chunk():
         yield CheckFinding("graph", "the watermark of entity linking is beyond the last passage", "links")
 
 
-def check_vectors(record: KnowledgeStore) -> Iterator[CheckFinding]:
+def check_vectors(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Find vectors without a chunk, or with another dimension than the embedder's."""
-    orphans = record.database.rows(
+    orphans = store.database.rows(
         "SELECT hex(hash) AS hash FROM vectors WHERE NOT EXISTS "
         "(SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)"
     )
     if orphans:
         keys = tuple(row["hash"] for row in orphans)
         yield CheckFinding("vectors", f"{len(orphans):,} vectors belong to no passage", "vectors", keys)
-    dimension = int(record.get("dimension") or 0)
-    if bad := list(_broken(record, dimension)):
+    dimension = int(store.get("dimension") or 0)
+    if bad := list(_broken(store, dimension)):
         text = f"{len(bad):,} vectors do not have length {dimension}, or are not numbers"
         yield CheckFinding("vectors", text, "vectors", tuple(bad))
-    if _queue_is_wrong(record):
+    if _queue_is_wrong(store):
         yield CheckFinding("vectors", "the queue of passages to embed is wrong", "queue")
 
 
-def _queue_is_wrong(record: KnowledgeStore) -> bool:
+def _queue_is_wrong(store: KnowledgeStore) -> bool:
     """Whether the queue of chunks to embed, or its count, contradicts the vectors."""
-    (row,) = record.database.rows(
+    (row,) = store.database.rows(
         f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) EXCEPT SELECT chunk FROM unembedded) "
         f"OR EXISTS (SELECT chunk FROM unembedded EXCEPT SELECT * FROM ({UNEMBEDDED})) "
         "OR NOT EXISTS (SELECT 1 FROM coverage WHERE chunks = (SELECT COUNT(*) FROM chunks) "
@@ -296,11 +296,11 @@ def _queue_is_wrong(record: KnowledgeStore) -> bool:
     return bool(row["wrong"])
 
 
-def _broken(record: KnowledgeStore, dimension: int) -> Iterator[str]:
+def _broken(store: KnowledgeStore, dimension: int) -> Iterator[str]:
     import numpy as np
 
     after = b""
-    while rows := record.database.rows(
+    while rows := store.database.rows(
         "SELECT hash, vector FROM vectors WHERE hash > ? ORDER BY hash LIMIT ?", (after, _BATCH)
     ):
         after = rows[-1]["hash"]
@@ -315,23 +315,23 @@ def _broken(record: KnowledgeStore, dimension: int) -> Iterator[str]:
             yield from (whole[int(row)]["hash"].hex() for row in np.flatnonzero(~sound))
 
 
-def check_changes(record: KnowledgeStore) -> Iterator[CheckFinding]:
+def check_changes(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Check that the change log still holds what the indexes have to apply."""
-    head = record.changes.head()
+    head = store.changes.head()
     for name in get_args(IndexName):
-        state = record.changes.state(name)
+        state = store.changes.state(name)
         if state.built and state.watermark > head:
             text = f"the watermark of the index {name!r} is beyond the last change"
-        elif state.built and state.watermark < head and not record.changes.is_complete_since(state.watermark):
+        elif state.built and state.watermark < head and not store.changes.is_complete_since(state.watermark):
             text = f"changes that the index {name!r} has still to apply are missing"
         else:
             continue
         yield CheckFinding("changes", text, "index", (name,))
 
 
-def check_jobs(record: KnowledgeStore) -> Iterator[CheckFinding]:
+def check_jobs(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Find jobs that count as done, but have unprocessed documents."""
-    rows = record.database.rows(
+    rows = store.database.rows(
         "SELECT key FROM jobs WHERE state = 'done' AND EXISTS "
         "(SELECT 1 FROM items WHERE job = jobs.key AND items.state = 'pending')"
     )

@@ -59,7 +59,7 @@ class _Comparison:
 
 
 def _compare_keys(
-    record: KnowledgeStore,
+    store: KnowledgeStore,
     name: IndexName,
     held: Callable[[], Collection[int]],
     expected: Callable[[], Collection[int]],
@@ -71,7 +71,7 @@ def _compare_keys(
     Changes that the index had not yet applied when it was read are left out of the comparison.
 
     Args:
-        record: the store.
+        store: the store.
         name: the index.
         held: returns the keys in the index, with repeats.
         expected: returns the keys that should be in it, read from the store.
@@ -84,14 +84,14 @@ def _compare_keys(
         IndexDamagedError: the index cannot be read.
     """
     for _ in range(_ATTEMPTS):
-        watermark = max(0, record.changes.state(name).watermark)
+        watermark = max(0, store.changes.state(name).watermark)
         there = Counter(held())
-        with record.database.snapshot():
-            if not record.changes.is_complete_since(watermark):
+        with store.database.snapshot():
+            if not store.changes.is_complete_since(watermark):
                 continue
             open_: set[int] = set()
             for kind in kinds:
-                open_ |= _changes_since(record, watermark, kind)
+                open_ |= _changes_since(store, watermark, kind)
             wanted = set(expected())
         missing = sorted(key for key in wanted if not there[key] and key not in open_)
         surplus = sorted(
@@ -131,27 +131,27 @@ def _check_index(
         yield CheckFinding("indexes", text, "index", (name,))
 
 
-def check_lexical(record: KnowledgeStore, index: LexicalIndex) -> Iterator[CheckFinding]:
+def check_lexical(store: KnowledgeStore, index: LexicalIndex) -> Iterator[CheckFinding]:
     """Check that the lexical index holds every chunk once; compare a sample's tokens."""
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _SAMPLES)
-        return _find_wrong_tokens(record, index, chosen), len(chosen)
+        return _find_wrong_tokens(store, index, chosen), len(chosen)
 
     def list_expected() -> list[int]:
-        return record.documents.chunk_keys(limit=_ALL)
+        return store.documents.chunk_keys(limit=_ALL)
 
-    compare = partial(_compare_keys, record, "words", index.keys, list_expected, kinds=("chunk+", "chunk-"))
+    compare = partial(_compare_keys, store, "words", index.keys, list_expected, kinds=("chunk+", "chunk-"))
     return _check_index("words", compare, what="words", differing=differing)
 
 
-def check_graph_store(record: KnowledgeStore, store: GraphStore) -> Iterator[CheckFinding]:
+def check_graph_store(store: KnowledgeStore, graph_store: GraphStore) -> Iterator[CheckFinding]:
     """Check that the graph store equals the store's graph. No process may be writing to it."""
-    graph, after, wrong = record.graph, 0, 0
+    graph, after, wrong = store.graph, 0, 0
     try:
-        with record.database.snapshot():
+        with store.database.snapshot():
             entities, relations, _ = graph.counts()
-            counted = store.counts()
+            counted = graph_store.counts()
             if counted != (entities, relations):
                 text = (
                     f"the graph has {counted[0]:,} entities and {counted[1]:,} relations, "
@@ -160,8 +160,8 @@ def check_graph_store(record: KnowledgeStore, store: GraphStore) -> Iterator[Che
                 yield CheckFinding("indexes", text, "index", ("graph",))
                 return
             while keys := graph.keys(after=after, limit=_BATCH):
-                wrong += len(set(graph.nodes(keys)) ^ set(store.get(keys)))
-                wrong += len(set(graph.edges_from(keys)) ^ set(store.relations(after + 1, keys[-1])))
+                wrong += len(set(graph.nodes(keys)) ^ set(graph_store.get(keys)))
+                wrong += len(set(graph.edges_from(keys)) ^ set(graph_store.relations(after + 1, keys[-1])))
                 after = keys[-1]
     except IndexDamagedError as error:
         yield CheckFinding("indexes", f"the graph cannot be read: {error.message}", "index", ("graph",))
@@ -176,25 +176,25 @@ def _sample(keys: Sequence[int], count: int) -> list[int]:
     return list(keys[:: max(1, len(keys) // count)][:count])
 
 
-def _find_wrong_tokens(record: KnowledgeStore, index: LexicalIndex, chosen: Sequence[int]) -> int:
+def _find_wrong_tokens(store: KnowledgeStore, index: LexicalIndex, chosen: Sequence[int]) -> int:
     wrong = 0
-    for key, row in record.documents.chunks(chosen).items():
+    for key, row in store.documents.chunks(chosen).items():
         tokens = index_tokens(row.title, row.heading_path, row.text)
         # Ignore a chunk that was changed or deleted meanwhile.
-        if tokens and key not in index.containing(tokens) and record.documents.chunks([key]):
+        if tokens and key not in index.containing(tokens) and store.documents.chunks([key]):
             wrong += 1
     return wrong
 
 
-def _changes_since(record: KnowledgeStore, watermark: int, kind: ChangeKind) -> set[int]:
+def _changes_since(store: KnowledgeStore, watermark: int, kind: ChangeKind) -> set[int]:
     changed: set[int] = set()
-    while (pending := record.changes.since(watermark)) is not None:
+    while (pending := store.changes.since(watermark)) is not None:
         changed.update(pending.keys[kind])
         watermark = pending.watermark
     return changed
 
 
-def check_flat_vectors(record: KnowledgeStore, index: LanguageVectors) -> Iterator[CheckFinding]:
+def check_flat_vectors(store: KnowledgeStore, index: LanguageVectors) -> Iterator[CheckFinding]:
     """Check that the flat index holds every vector once; compare a sample."""
 
     def differing(settled: Sequence[int]) -> tuple[int, int]:
@@ -202,18 +202,18 @@ def check_flat_vectors(record: KnowledgeStore, index: LanguageVectors) -> Iterat
 
         wrong = 0
         for start in range(0, len(settled), _BATCH):
-            keys, expected = record.vectors.of(settled[start : start + _BATCH])
+            keys, expected = store.vectors.of(settled[start : start + _BATCH])
             wrong += int(np.count_nonzero((index.vectors(keys) != expected).any(axis=1))) if keys else 0
         return wrong, len(settled)
 
-    return _check_vector_index(record, "vectors", index.keys, differing)
+    return _check_vector_index(store, "vectors", index.keys, differing)
 
 
-def check_chroma(record: KnowledgeStore, indexes: Collection[ChromaVectorIndex]) -> Iterator[CheckFinding]:
+def check_chroma(store: KnowledgeStore, indexes: Collection[ChromaVectorIndex]) -> Iterator[CheckFinding]:
     """Check that Chroma holds every vector once; compare a sample. No process may be writing to it.
 
     Args:
-        record: the store that it is derived from.
+        store: the store that it is derived from.
         indexes: the index of each language.
     """
     from loom_core.knowledge.indexes import vectors
@@ -223,34 +223,34 @@ def check_chroma(record: KnowledgeStore, indexes: Collection[ChromaVectorIndex])
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _CHROMA_SAMPLES)
-        return len(vectors.find_differing(record.vectors.of(chosen), indexes)), len(chosen)
+        return len(vectors.find_differing(store.vectors.of(chosen), indexes)), len(chosen)
 
-    return _check_vector_index(record, "chroma", list_held, differing)
+    return _check_vector_index(store, "chroma", list_held, differing)
 
 
 def _check_vector_index(
-    record: KnowledgeStore,
+    store: KnowledgeStore,
     name: IndexName,
     held: Callable[[], Collection[int]],
     differing: Callable[[Sequence[int]], tuple[int, int]],
 ) -> Iterator[CheckFinding]:
     kinds: tuple[ChangeKind, ...] = ("chunk+", "chunk-", "vector+")
-    compare = partial(_compare_keys, record, name, held, partial(_keys_with_vector, record), kinds=kinds)
+    compare = partial(_compare_keys, store, name, held, partial(_keys_with_vector, store), kinds=kinds)
     return _check_index(name, compare, what="vectors", differing=differing)
 
 
-def check_indexes(record: KnowledgeStore, folder: Path, *, owned: bool) -> Iterator[CheckFinding]:
+def check_indexes(store: KnowledgeStore, folder: Path, *, owned: bool) -> Iterator[CheckFinding]:
     """Check the derived indexes of a knowledge base on disk. Blocks.
 
     Args:
-        record: its store.
+        store: its store.
         folder: where they are.
         owned: whether to open the graph and Chroma, too: only the holder of the lock may, and only while it
             does not have them open already.
     """
     from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 
-    state = record.changes.state("words")
+    state = store.changes.state("words")
     if state.built:
         try:
             words = TantivyIndex(folder / f"words-{state.generation}", read_only=True)
@@ -258,48 +258,48 @@ def check_indexes(record: KnowledgeStore, folder: Path, *, owned: bool) -> Itera
             text = f"the index 'words' does not open: {error.message}"
             yield CheckFinding("indexes", text, "index", ("words",))
         else:
-            yield from check_lexical(record, words)
+            yield from check_lexical(store, words)
             words.close()
-    state = record.changes.state("vectors")
+    state = store.changes.state("vectors")
     if state.built:
         path = folder / f"vectors-{state.generation}"
         try:
             if not path.is_dir():
                 raise IndexDamagedError(f"There are no vectors at {path}.")
-            vectors = LanguageVectors(int(record.get("dimension") or 0), path, writable=False)
+            vectors = LanguageVectors(int(store.get("dimension") or 0), path, writable=False)
         except IndexDamagedError as error:
             text = f"the index 'vectors' does not open: {error.message}"
             yield CheckFinding("indexes", text, "index", ("vectors",))
         else:
-            yield from check_flat_vectors(record, vectors)
+            yield from check_flat_vectors(store, vectors)
             vectors.close()
-    state = record.changes.state("graph")
-    if owned and state.built and state.watermark >= record.changes.head():
-        yield from _check_kuzu(record, folder / f"graph-{state.generation}")
-    state = record.changes.state("chroma")
+    state = store.changes.state("graph")
+    if owned and state.built and state.watermark >= store.changes.head():
+        yield from _check_kuzu(store, folder / f"graph-{state.generation}")
+    state = store.changes.state("chroma")
     if owned and state.built:
-        yield from _check_chroma(record, folder / f"chroma-{state.generation}")
+        yield from _check_chroma(store, folder / f"chroma-{state.generation}")
 
 
-def _check_kuzu(record: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
+def _check_kuzu(store: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.probe import probe_kuzu
 
     if reason := probe_kuzu(path):
         yield CheckFinding("indexes", f"the graph does not open: {reason}", "index", ("graph",))
         return
-    store = KuzuGraphStore(path)
+    graph_store = KuzuGraphStore(path)
     try:
-        yield from check_graph_store(record, store)
+        yield from check_graph_store(store, graph_store)
     finally:
-        store.close()
+        graph_store.close()
 
 
-def _check_chroma(record: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
+def _check_chroma(store: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex, groups_in
     from loom_core.knowledge.indexes.engines.probe import probe_chroma
 
-    dimension = int(record.get("dimension") or 0)
+    dimension = int(store.get("dimension") or 0)
     if reason := probe_chroma(path, dimension=dimension):
         yield CheckFinding("indexes", f"the index 'chroma' does not open: {reason}", "index", ("chroma",))
         return
@@ -307,11 +307,11 @@ def _check_chroma(record: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
         indexes = [ChromaVectorIndex(path, dimension=dimension, group=group) for group in groups_in(path)]
         for index in indexes:
             opened.callback(index.close)
-        yield from check_chroma(record, indexes)
+        yield from check_chroma(store, indexes)
 
 
-def _keys_with_vector(record: KnowledgeStore) -> list[int]:
-    rows = record.database.rows(
+def _keys_with_vector(store: KnowledgeStore) -> list[int]:
+    rows = store.database.rows(
         "SELECT key FROM chunks AS c WHERE EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)"
     )
     return [row["key"] for row in rows]

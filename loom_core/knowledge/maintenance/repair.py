@@ -39,58 +39,58 @@ _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "gra
 """After these repairs the graph index may not match the next changes, and is rebuilt."""
 
 
-def repair(record: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
+def repair(store: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
     """Repair findings in the store, as one transaction. Blocks.
 
     Longer repairs become a job, or an index to rebuild: the worker does both.
 
     Args:
-        record: the store that was checked.
+        store: the store that was checked.
         findings: the defects; for a damaged file see `salvage`.
     """
     todo: defaultdict[Repair, list[int | str]] = defaultdict(list)
     for finding in findings:
         if finding.repair is not None:
             todo[finding.repair] += finding.keys
-    with record.database.write() as db:
+    with store.database.write() as db:
         for kind in _ORDER:
             if kind in todo:
-                _repair_kind(record, db, kind, todo[kind])
-        _recount(record, db)  # other defects may have made the counts wrong, too
+                _repair_kind(store, db, kind, todo[kind])
+        _recount(store, db)  # other defects may have made the counts wrong, too
         if todo.keys() & _GRAPH:
-            _rebuild_indexes(record, ["graph"])
+            _rebuild_indexes(store, ["graph"])
 
 
 def _repair_kind(
-    record: KnowledgeStore, db: sqlite3.Connection, kind: Repair, keys: Sequence[int | str]
+    store: KnowledgeStore, db: sqlite3.Connection, kind: Repair, keys: Sequence[int | str]
 ) -> None:
     match kind:
         case "stray_chunks":
             for key in cast("Sequence[int]", keys):
-                record.documents.remove(key)
+                store.documents.remove(key)
         case "documents":
-            _rechunk(record, cast("Sequence[int]", keys))
+            _rechunk(store, cast("Sequence[int]", keys))
         case "lost_texts":
-            _reload(record, cast("Sequence[int]", keys))
+            _reload(store, cast("Sequence[int]", keys))
         case "rows":
-            _drop_rows(record, db, cast("Sequence[str]", keys))
+            _drop_rows(store, db, cast("Sequence[str]", keys))
         case "fields":
-            _write_fields(record, db, cast("Sequence[int]", keys))
+            _write_fields(store, db, cast("Sequence[int]", keys))
         case "links":
-            record.graph.advance_link_watermark(0)
+            store.graph.advance_link_watermark(0)
         case "vectors":
             db.executemany(
                 "DELETE FROM vectors WHERE hash = ?", [(bytes.fromhex(str(hash_)),) for hash_ in keys]
             )
         case "queue":
-            _rebuild_queue(db, linked=record.graph.link_watermark())
+            _rebuild_queue(db, linked=store.graph.link_watermark())
         case "jobs":
             db.executemany(
                 "UPDATE jobs SET state = 'running', finished_at = NULL WHERE key = ?",
                 [(key,) for key in keys],
             )
         case "index":
-            _rebuild_indexes(record, cast("Sequence[IndexName]", keys))
+            _rebuild_indexes(store, cast("Sequence[IndexName]", keys))
         case _:
             pass  # names and entities are recounted in any case
 
@@ -106,28 +106,28 @@ def _rebuild_queue(db: sqlite3.Connection, *, linked: int) -> None:
     )
 
 
-def _rechunk(record: KnowledgeStore, keys: Sequence[int]) -> None:
+def _rechunk(store: KnowledgeStore, keys: Sequence[int]) -> None:
     """Chunk documents and extract from them again, by a job, from their stored texts."""
-    uris = [row.uri for row in record.documents.by_key(sorted(set(keys))).values()]
+    uris = [row.uri for row in store.documents.by_key(sorted(set(keys))).values()]
     for key in set(keys):
-        record.documents.remove_chunks(key)
+        store.documents.remove_chunks(key)
     if uris:
-        record.jobs.submit({"stored": uris})
+        store.jobs.submit({"stored": uris})
 
 
-def _reload(record: KnowledgeStore, keys: Sequence[int]) -> None:
+def _reload(store: KnowledgeStore, keys: Sequence[int]) -> None:
     """Load documents again, by a job, from their original files, if these exist."""
     paths: list[str] = []
-    for key, row in record.documents.by_key(sorted(set(keys))).items():
+    for key, row in store.documents.by_key(sorted(set(keys))).items():
         if row.uri.startswith("file:") and (path := Path(path_of(row.uri))).is_file():
-            record.documents.remove_chunks(key)
+            store.documents.remove_chunks(key)
             paths.append(str(path))
     if paths:
-        record.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
+        store.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
 
 
-def _drop_rows(record: KnowledgeStore, db: sqlite3.Connection, tables: Collection[str]) -> None:
-    for table, column, parent, key in dangling(record):
+def _drop_rows(store: KnowledgeStore, db: sqlite3.Connection, tables: Collection[str]) -> None:
+    for table, column, parent, key in dangling(store):
         if table in tables:
             db.execute(
                 f"DELETE FROM {table} WHERE {column} IS NOT NULL AND NOT EXISTS "
@@ -135,10 +135,10 @@ def _drop_rows(record: KnowledgeStore, db: sqlite3.Connection, tables: Collectio
             )
 
 
-def _write_fields(record: KnowledgeStore, db: sqlite3.Connection, keys: Sequence[int]) -> None:
-    for key, row in record.documents.by_key(sorted(set(keys))).items():
+def _write_fields(store: KnowledgeStore, db: sqlite3.Connection, keys: Sequence[int]) -> None:
+    for key, row in store.documents.by_key(sorted(set(keys))).items():
         try:
-            draft = load_draft(record.database, row.uri)
+            draft = load_draft(store.database, row.uri)
         except DocumentError:
             continue  # the damaged text is a separate finding
         if draft is None:
@@ -149,10 +149,10 @@ def _write_fields(record: KnowledgeStore, db: sqlite3.Connection, keys: Sequence
             "VALUES (?, ?, ?, ?, ?, ?)",
             [(key, *values) for values in field_rows(draft, language=row.language)],
         )
-        record.changes.note("document", [key])
+        store.changes.note("document", [key])
 
 
-def _recount(record: KnowledgeStore, db: sqlite3.Connection) -> None:
+def _recount(store: KnowledgeStore, db: sqlite3.Connection) -> None:
     """Recount names, drop unsupported entities, and regroup the others."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
@@ -167,15 +167,15 @@ def _recount(record: KnowledgeStore, db: sqlite3.Connection) -> None:
     )
     unsupported = [row["key"] for row in db.execute(UNSUPPORTED)]
     db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
-    regrouped = record.aliases.regroup(record.aliases.find_misgrouped())
-    record.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
+    regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
+    store.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
     # Links to their names may be lost: search for these again.
     db.executemany(
         "INSERT OR REPLACE INTO new_names (entity, newest) VALUES (?, ?)",
-        [(entity, record.documents.last_chunk()) for entity in record.graph.still_subjects(sorted(entities))],
+        [(entity, store.documents.last_chunk()) for entity in store.graph.still_subjects(sorted(entities))],
     )
 
 
-def _rebuild_indexes(record: KnowledgeStore, names: Iterable[IndexName]) -> None:
+def _rebuild_indexes(store: KnowledgeStore, names: Iterable[IndexName]) -> None:
     for name in set(names).intersection(get_args(IndexName)):
-        record.changes.mark_damaged(name, generation=record.changes.state(name).generation)
+        store.changes.mark_damaged(name, generation=store.changes.state(name).generation)

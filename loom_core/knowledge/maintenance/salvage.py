@@ -122,13 +122,13 @@ def salvage(folder: Path) -> SalvageReport:
             return SalvageReport()
         fresh = folder / "record.db.salvaged"
         _remove_database(fresh)
-        record = KnowledgeStore(fresh)
+        store = KnowledgeStore(fresh)
         try:
-            _empty_log(record)
-            saved = _salvage_into(path, record, fresh)
-            _empty_log(record)
+            _empty_log(store)
+            saved = _salvage_into(path, store, fresh)
+            _empty_log(store)
         finally:
-            record.close()
+            store.close()
         kept = _swap_in(fresh, path)
         for name in get_args(IndexName):
             for index in folder.glob(f"{name}-*"):
@@ -152,8 +152,8 @@ def _refuse_newer(path: Path) -> None:
         )
 
 
-def _empty_log(record: KnowledgeStore) -> None:
-    with record.database.read() as db:
+def _empty_log(store: KnowledgeStore) -> None:
+    with store.database.read() as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -171,9 +171,9 @@ def _reindex(path: Path) -> bool:
         return False
 
 
-def _salvage_into(path: Path, record: KnowledgeStore, fresh: Path) -> SalvageReport:
+def _salvage_into(path: Path, store: KnowledgeStore, fresh: Path) -> SalvageReport:
     if is_database(path):
-        return _copy_readable(path, record)
+        return _copy_readable(path, store)
     mended = path.with_name("record.db.mended")
     try:
         for suffix in ("", "-wal"):
@@ -181,16 +181,16 @@ def _salvage_into(path: Path, record: KnowledgeStore, fresh: Path) -> SalvageRep
             if sidecar.exists():
                 shutil.copyfile(sidecar, mended.with_name(mended.name + suffix))
         repair_header(mended, like=fresh)
-        return replace(_copy_readable(mended, record), incomplete=True)
+        return replace(_copy_readable(mended, store), incomplete=True)
     finally:
         _remove_database(mended)
 
 
-def _copy_readable(path: Path, record: KnowledgeStore) -> SalvageReport:
+def _copy_readable(path: Path, store: KnowledgeStore) -> SalvageReport:
     with closing(DamagedStore(path)) as source:
         for table in _TABLES:
-            _copy_table(source, record, table)
-        vectors = _copy_vectors(source, record)
+            _copy_table(source, store, table)
+        vectors = _copy_vectors(source, store)
         saved: set[str] = set()
 
         def drafts() -> Iterator[DocumentDraft]:
@@ -201,24 +201,24 @@ def _copy_readable(path: Path, record: KnowledgeStore) -> SalvageReport:
                     saved.add(draft.uri)
                     yield draft
 
-        _submit(record, drafts())
+        _submit(store, drafts())
         unread = sorted(source.uris() - saved)
         reloaded = [uri for uri in unread if uri.startswith("file:") and path_of(uri).is_file()]
         if reloaded:
             paths = [str(path_of(uri)) for uri in reloaded]
-            record.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
+            store.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
         return SalvageReport(
             documents=len(saved),
             vectors=vectors,
-            jobs=_copy_jobs(source, record),
+            jobs=_copy_jobs(source, store),
             lost=tuple(uri for uri in unread if uri not in set(reloaded)),
             reloaded=tuple(reloaded),
             incomplete=source.incomplete,
         )
 
 
-def _copy_table(source: DamagedStore, record: KnowledgeStore, table: str) -> None:
-    with record.database.write() as db:
+def _copy_table(source: DamagedStore, store: KnowledgeStore, table: str) -> None:
+    with store.database.write() as db:
         texts = {row["name"]: row["type"] == "TEXT" for row in db.execute(f"PRAGMA table_info({table})")}
         for row in source.select(f"SELECT * FROM {table}"):
             columns = [name for name in row.keys() if name in texts]  # noqa: SIM118 - a Row, not a dict
@@ -232,27 +232,27 @@ def _copy_table(source: DamagedStore, record: KnowledgeStore, table: str) -> Non
             )
 
 
-def _copy_vectors(source: DamagedStore, record: KnowledgeStore) -> int:
+def _copy_vectors(source: DamagedStore, store: KnowledgeStore) -> int:
     found = source.rows("vectors")
     count = 0
     while page := list(islice(found, _PAGE)):
         rows = [(row["hash"], row["vector"]) for row in page if isinstance(row["vector"], bytes)]
-        with record.database.write() as db:
+        with store.database.write() as db:
             db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
         count += len(rows)
     return count
 
 
-def _submit(record: KnowledgeStore, drafts: Iterator[DocumentDraft]) -> None:
-    with record.database.write():
-        job = JobUpload(record.database, {"salvaged": True})
+def _submit(store: KnowledgeStore, drafts: Iterator[DocumentDraft]) -> None:
+    with store.database.write():
+        job = JobUpload(store.database, {"salvaged": True})
         while page := list(islice(drafts, _PAGE)):
             packed = [(d.uri, json.dumps(pack_draft(d), ensure_ascii=False).encode()) for d in page]
             job.append(packed)
         job.acknowledge()
 
 
-def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
+def _copy_jobs(source: DamagedStore, store: KnowledgeStore) -> int:
     """Copy unfinished jobs with their remaining documents, which were acknowledged."""
     count = 0
     for job in source.select(
@@ -271,10 +271,10 @@ def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
             JobItem(item["uri"], item["payload"]) for item in given if isinstance(item["payload"], bytes)
         ]
         if items:
-            record.jobs.submit(request, items, listed=True)
+            store.jobs.submit(request, items, listed=True)
             count += len(items)
         elif "paths" in request or "urls" in request:  # the job lists its files again
-            record.jobs.submit(request, kind="sync" if job["kind"] == "sync" else "add")
+            store.jobs.submit(request, kind="sync" if job["kind"] == "sync" else "add")
             count += len(given)
     return count
 

@@ -78,7 +78,7 @@ def _make_folder(path: Path) -> None:
 
 
 def save_metadata(
-    record: KnowledgeStore,
+    store: KnowledgeStore,
     embedder: EmbeddingProvider | None,
     *,
     name: str,
@@ -90,37 +90,37 @@ def save_metadata(
     Raises:
         ConfigError: the stored vectors were made by another embedder.
     """
-    if name and not record.get("name"):
-        record.set("name", name)
+    if name and not store.get("name"):
+        store.set("name", name)
     if description:
-        record.set("description", description)
+        store.set("description", description)
     if search_hints:
-        record.set("search_hints", "\n".join(search_hints))
+        store.set("search_hints", "\n".join(search_hints))
     if embedder is None:
         return
-    known = record.get("embedder") or _save_embedder(record, embedder)
+    known = store.get("embedder") or _save_embedder(store, embedder)
     if known != embedder.id:
         raise ConfigError(
             f"The vectors of this knowledge base were made by {known!r}, not by {embedder.id!r}.",
             advice="Use the same embedder, or put the documents into a new knowledge base.",
         )
     config = json.dumps(embedder.config, ensure_ascii=False, sort_keys=True)
-    if record.get("embedding_config") != config:  # the same vectors may come from another place now
-        record.set("embedding_config", config)
+    if store.get("embedding_config") != config:  # the same vectors may come from another place now
+        store.set("embedding_config", config)
 
 
-def load_embedder_config(record: KnowledgeStore) -> dict[str, str]:
+def load_embedder_config(store: KnowledgeStore) -> dict[str, str]:
     """Return the configuration of a knowledge base's embedder; empty before there is one."""
-    return json.loads(record.get("embedding_config") or "{}")
+    return json.loads(store.get("embedding_config") or "{}")
 
 
 def choose_embedder(
-    record: KnowledgeStore, choice: EmbeddingProvider | str | None
+    store: KnowledgeStore, choice: EmbeddingProvider | str | None
 ) -> EmbeddingProvider | None:
     """Choose the embedder of a knowledge base.
 
     Args:
-        record: the knowledge base's store.
+        store: the knowledge base's store.
         choice: an embedder; `auto` for the one that made the vectors there are, or else the best one that is
             installed; `stored` for the one that made them, or else none; any other choice of
             `create_embedder`; or None for none.
@@ -132,16 +132,16 @@ def choose_embedder(
         return choice
     from loom_core.embedding.registry import create_embedder
 
-    stored = load_embedder_config(record) if choice in {"auto", "stored"} else {}
+    stored = load_embedder_config(store) if choice in {"auto", "stored"} else {}
     if choice == "stored" and not stored:
         return None
     return create_embedder(stored or choice)
 
 
-def _save_embedder(record: KnowledgeStore, embedder: EmbeddingProvider) -> str:
-    with record.database.write():
-        known = record.get("embedder")  # another process may have been faster
+def _save_embedder(store: KnowledgeStore, embedder: EmbeddingProvider) -> str:
+    with store.database.write():
+        known = store.get("embedder")  # another process may have been faster
         if not known:
-            record.set("embedder", embedder.id)
-            record.set("dimension", str(embedder.dimension))
+            store.set("embedder", embedder.id)
+            store.set("dimension", str(embedder.dimension))
     return known or embedder.id

@@ -60,8 +60,8 @@ class EntityAliases:
     replaces an earlier decision about the same names.
     """
 
-    def __init__(self, record: KnowledgeStore) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
 
     def groups(self, *, limit: int = 100, after: int = 0) -> tuple[list[AliasGroup], int | None]:
         """Return entities that have several names.
@@ -73,9 +73,9 @@ class EntityAliases:
         Returns:
             The groups, and the position of the next page, or None after the last.
         """
-        keys = self._record.aliases.groups(after=after, limit=limit + 1)
+        keys = self._store.aliases.groups(after=after, limit=limit + 1)
         more = keys[limit - 1] if len(keys) > limit else None
-        members = self._record.aliases.members_of(keys[:limit])
+        members = self._store.aliases.members_of(keys[:limit])
         return [self._group(members[key]) for key in keys[:limit]], more
 
     def group_of(self, name: str) -> AliasGroup:
@@ -88,7 +88,7 @@ class EntityAliases:
 
     def names_of(self, entity: int) -> list[str]:
         """Return all names of an entity given by its key, whatever their script, the most used first."""
-        return spellings_of(self._record.database, self._members(entity))
+        return spellings_of(self._store.database, self._members(entity))
 
     def other_names(self, entities: Mapping[int, str]) -> dict[int, list[str]]:
         """Return further names of those of some entities that have several, the most used first.
@@ -96,9 +96,9 @@ class EntityAliases:
         Args:
             entities: the name that each is known by already, by key.
         """
-        members = self._record.aliases.members_of(list(entities))
+        members = self._store.aliases.members_of(list(entities))
         return {
-            key: [name for name in spellings_of(self._record.database, grouped) if name != entities[key]]
+            key: [name for name in spellings_of(self._store.database, grouped) if name != entities[key]]
             for key, grouped in members.items()
             if len(grouped) > 1
         }
@@ -108,11 +108,11 @@ class EntityAliases:
 
         Each is one name, which cannot be split. This reads the names of all entities: a second for millions.
         """
-        return in_several_scripts(self._record.database)
+        return in_several_scripts(self._store.database)
 
     def suggestions(self, *, limit: int = 100) -> list[AliasReason]:
         """Return pairs of names that may be the same entity, but lack the evidence to be merged."""
-        return self._reasons(self._record.aliases.suggestions(limit=limit))
+        return self._reasons(self._store.aliases.suggestions(limit=limit))
 
     def merge(self, name: str, other: str) -> AliasGroup:
         """Treat two names as the same entity from now on.
@@ -125,7 +125,7 @@ class EntityAliases:
             InvalidInputError: they are spellings of one name, or other names of theirs were split.
         """
         one, two = self._members(self._key(name)), self._members(self._key(other))
-        if self._record.aliases.are_declared_different([*one, *two], but=(name_key(name), name_key(other))):
+        if self._store.aliases.are_declared_different([*one, *two], but=(name_key(name), name_key(other))):
             raise InvalidInputError(
                 f"{name!r} and {other!r} cannot be merged: other names of theirs were split.",
                 advice="Undo that first (`clear_decision`).",
@@ -147,31 +147,31 @@ class EntityAliases:
 
     def clear_decision(self, name: str, other: str) -> bool:
         """Forget a decision about two names; return whether there was one."""
-        record = self._record
-        with record.database.write():
-            known = record.aliases.clear_decision(name_key(name), name_key(other))
+        store = self._store
+        with store.database.write():
+            known = store.aliases.clear_decision(name_key(name), name_key(other))
             if known:
-                self._regroup(record.graph.find([name_key(name), name_key(other)]).values())
+                self._regroup(store.graph.find([name_key(name), name_key(other)]).values())
         return known
 
     def _decide(self, name: str, other: str, *, same: bool) -> tuple[int, int]:
-        record, (one, two) = self._record, (self._key(name), self._key(other))
+        store, (one, two) = self._store, (self._key(name), self._key(other))
         if one == two:
             raise InvalidInputError(
                 f"{name!r} and {other!r} are spellings of one name.",
                 advice="Only different names can be merged or split.",
             )
-        with record.database.write():
-            record.aliases.decide(AliasDecision(name_key(name), name_key(other), same))
+        with store.database.write():
+            store.aliases.decide(AliasDecision(name_key(name), name_key(other), same))
             self._regroup([one, two])
         return one, two
 
     def _regroup(self, entities: Collection[int]) -> None:
-        changed = self._record.aliases.regroup(entities)
-        self._record.changes.note("entity", sorted(changed))
+        changed = self._store.aliases.regroup(entities)
+        self._store.changes.note("entity", sorted(changed))
 
     def _key(self, name: str) -> int:
-        key = self._record.graph.find([name_key(name)]).get(name_key(name))
+        key = self._store.graph.find([name_key(name)]).get(name_key(name))
         if key is None:
             raise NotFoundError(
                 f"There is no entity {name!r}.", advice="Give a name as the documents use it."
@@ -179,26 +179,26 @@ class EntityAliases:
         return key
 
     def _members(self, key: int) -> list[int]:
-        aliases = self._record.aliases
+        aliases = self._store.aliases
         canonical = aliases.canonical_of([key]).get(key)
         return [key] if canonical is None else aliases.members_of([canonical])[canonical]
 
     def _group(self, members: Sequence[int]) -> AliasGroup:
-        names = self._record.graph.spellings(members)
+        names = self._store.graph.spellings(members)
         inside = set(members)
         pairs = [
-            pair for pair in self._record.aliases.pairs_of(members) if {pair.entity, pair.other} <= inside
+            pair for pair in self._store.aliases.pairs_of(members) if {pair.entity, pair.other} <= inside
         ]
         return AliasGroup(tuple(names[key] for key in names), tuple(self._reasons(pairs)))
 
     def _reasons(self, pairs: Sequence[AliasPair]) -> list[AliasReason]:
-        record = self._record
-        names = record.graph.spellings(sorted({end for pair in pairs for end in (pair.entity, pair.other)}))
-        chunks = record.documents.chunks(sorted({pair.chunk for pair in pairs if pair.chunk is not None}))
+        store = self._store
+        names = store.graph.spellings(sorted({end for pair in pairs for end in (pair.entity, pair.other)}))
+        chunks = store.documents.chunks(sorted({pair.chunk for pair in pairs if pair.chunk is not None}))
         reasons: list[AliasReason] = []
         for pair in pairs:
             row = chunks.get(pair.chunk) if pair.chunk is not None else None
-            place = record.aliases.locate(pair) if row is not None else None
+            place = store.aliases.locate(pair) if row is not None else None
             told = " ".join(row.text[slice(*place)].split()) if row and place else ""
             reasons.append(
                 AliasReason(

@@ -36,7 +36,7 @@ class ExtractionPlan:
     """Estimates the cost of extraction: prepares documents as a job does, without asking the model.
 
     Args:
-        record: the store; documents that are in it unchanged cost nothing.
+        store: the store; documents that are in it unchanged cost nothing.
         pipeline: loads and chunks the documents, and names the extractor.
         config: limits above which a job needs a confirmation.
         listing_seconds: for listing the sizes of unread documents.
@@ -44,13 +44,13 @@ class ExtractionPlan:
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         pipeline: Pipeline,
         config: ExtractionConfig,
         *,
         listing_seconds: float = 0.5,
     ) -> None:
-        self._record = record
+        self._store = store
         self._pipeline = pipeline
         self._config = config
         self._listing_seconds = listing_seconds
@@ -147,7 +147,7 @@ class ExtractionPlan:
         return replace(estimate, cost=estimate.cost_of(self._extractor.llm) if self._extractor else 0.0)
 
     def _with_hashes(self, items: Sequence[JobItem]) -> list[JobItem]:
-        known = self._record.documents.hashes([item.uri for item in items])
+        known = self._store.documents.hashes([item.uri for item in items])
         return [replace(item, known=known.get(item.uri, b"")) for item in items]
 
     def _estimate_documents(
@@ -155,7 +155,7 @@ class ExtractionPlan:
     ) -> ExtractionEstimate:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
         chunks = [chunk for document in documents for chunk in document.chunks]
-        known = self._record.documents.same_chunks(chunks)
+        known = self._store.documents.same_chunks(chunks)
         estimate = extractor.estimate([chunk.chunk for chunk in chunks if chunk.id not in known])
         return replace(estimate, documents=len(documents))
 

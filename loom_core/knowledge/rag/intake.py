@@ -45,8 +45,8 @@ class DocumentIntake:
     attributes of the request classes (`FilesRequest` and others).
     """
 
-    def __init__(self, record: KnowledgeStore, worker: KnowledgeBaseWorker, *, plan: ExtractionPlan) -> None:
-        self.record = record
+    def __init__(self, store: KnowledgeStore, worker: KnowledgeBaseWorker, *, plan: ExtractionPlan) -> None:
+        self.store = store
         self.worker = worker
         self._plan = plan
 
@@ -276,16 +276,16 @@ class DocumentIntake:
         """
         job = self._mark_request(request.job(), confirm=request.confirm)
         items = list(request.items()) if request.is_listed else []
-        return self.record.jobs.submit(job, items, listed=request.is_listed, kind=request.kind)
+        return self.store.jobs.submit(job, items, listed=request.is_listed, kind=request.kind)
 
     @property
     def extraction_model(self) -> str:
         """The language model that extracted last; empty if only rules did. Blocks."""
-        return self.record.get("llm")
+        return self.store.get("llm")
 
     def forget_extraction_model(self) -> None:
         """Extract by rules alone from now on, even from documents that a model has read. Blocks."""
-        self.record.set("llm", "")
+        self.store.set("llm", "")
 
     def job(self, id_: str) -> Job:
         """Return a job by its id. Blocks.
@@ -293,7 +293,7 @@ class DocumentIntake:
         Raises:
             NotFoundError: there is none with this id.
         """
-        job = self.record.jobs.get(id_)
+        job = self.store.jobs.get(id_)
         if job is None:
             raise NotFoundError(f"There is no job {id_!r}.", advice="List the jobs to see their ids.")
         return job
@@ -321,9 +321,9 @@ class DocumentIntake:
 
     async def cancel_job(self, id_: str) -> None:
         """Cancel a job, unless it is over or deleted: documents it has added stay, the rest are skipped."""
-        job = await to_thread.run_sync(self.record.jobs.get, id_)
+        job = await to_thread.run_sync(self.store.jobs.get, id_)
         if job is not None:
-            await to_thread.run_sync(self.record.jobs.finish, job, "cancelled")
+            await to_thread.run_sync(self.store.jobs.finish, job, "cancelled")
             self.worker.notify_step()
 
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
@@ -359,11 +359,11 @@ class DocumentIntake:
 
     def _remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         removed: list[DocumentRow] = []
-        with self.record.database.write():
+        with self.store.database.write():
             for id_ in ids:
-                document = self.record.documents.get(id_)
+                document = self.store.documents.get(id_)
                 if document is not None:
-                    self.record.documents.remove(document.key)
+                    self.store.documents.remove(document.key)
                     removed.append(document)
-            self.record.jobs.withdraw([*ids, *(document.uri for document in removed)])
+            self.store.jobs.withdraw([*ids, *(document.uri for document in removed)])
         return removed

@@ -136,18 +136,18 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
             llm = create_provider(llm)
         extractor = _extractor(extractor, llm, config.extraction)
-        record = open_record(folder)
+        store = open_record(folder)
         try:
-            provider = choose_embedder(record, embedder)
+            provider = choose_embedder(store, embedder)
             known_as = name if folder is not None and path is None else ""
-            save_metadata(record, provider, name=known_as, description=description, search_hints=search_hints)
+            save_metadata(store, provider, name=known_as, description=description, search_hints=search_hints)
         except LoomError:
-            record.close()
+            store.close()
             raise
         self._name = name
         self._llm = llm
         self._config = config
-        current = CurrentEmbedder(record, provider) if provider is not None else None
+        current = CurrentEmbedder(store, provider) if provider is not None else None
         self._embedder = current
         rules = extractor.settings if type(extractor) is RuleExtractor else None
         pipeline = Pipeline.of(
@@ -166,17 +166,17 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             server = OwnerServer(folder, settings=peers, digest=digest, answer=self._answer_peer)
             owner = OwnerClient(folder, settings=peers, digest=digest)
         self._owner = owner
-        self._words = DerivedLexicalIndex(record, folder)
-        self._graph = GraphIndex(record, folder)
+        self._words = DerivedLexicalIndex(store, folder)
+        self._graph = GraphIndex(store, folder)
         self._vectors = VectorIndexes(
-            record,
+            store,
             folder=folder,
             lock=lock,
             choice=config.vector_index,
         )
         worker = KnowledgeBaseWorker(
-            record,
-            ingest=IngestRunner(record, pipeline, self._words, extraction=config.extraction),
+            store,
+            ingest=IngestRunner(store, pipeline, self._words, extraction=config.extraction),
             words=self._words,
             graph=self._graph,
             vectors=self._vectors,
@@ -186,11 +186,11 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             owner=owner,
             waits=config.waits,
         )
-        plan = ExtractionPlan(record, pipeline, config.extraction)
-        super().__init__(record, worker, pipeline=pipeline, plan=plan, folder=folder, embedder=current)
-        self._reader = QuestionPreparer(record, current, timeout=config.waits.embedder)
+        plan = ExtractionPlan(store, pipeline, config.extraction)
+        super().__init__(store, worker, pipeline=pipeline, plan=plan, folder=folder, embedder=current)
+        self._reader = QuestionPreparer(store, current, timeout=config.waits.embedder)
         context = SearchContext(
-            record,
+            store,
             words=self._words,
             vectors=self._vectors,
             reader=self._reader,
@@ -252,12 +252,12 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     @property
     def description(self) -> str:
         """Description of its content."""
-        return self.record.get("description")
+        return self.store.get("description")
 
     @property
     def search_hints(self) -> Sequence[str]:
         """Hints on what to search in it for."""
-        return [hint for hint in self.record.get("search_hints").split("\n") if hint]
+        return [hint for hint in self.store.get("search_hints").split("\n") if hint]
 
     @property
     def supported_filters(self) -> Sequence[str]:
@@ -285,7 +285,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     @property
     def embedding_config(self) -> dict[str, str]:
         """Configuration that recreates its embedder (`create_embedder`); empty before there is one."""
-        return load_embedder_config(self.record)
+        return load_embedder_config(self.store)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -362,13 +362,13 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             around: keys of the entities.
             hops: how many hops from them `ask` follows.
         """
-        store = self._graph.store() if self.worker.is_owner else None
-        if store is not None:
+        graph = self._graph.graph_store() if self.worker.is_owner else None
+        if graph is not None:
             try:
-                return ask(store)
+                return ask(graph)
             except IndexDamagedError as error:
                 self._graph.report_damage(error)
-        return ask(neighbourhood(self.record.graph, around, hops=hops))
+        return ask(neighbourhood(self.store.graph, around, hops=hops))
 
     def coverage(self) -> tuple[int, int]:
         """Return how many chunks have a vector, and how many there are. Blocks."""
@@ -388,7 +388,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     @property
     def embedder_id(self) -> str:
         """The vector space of its passages, or empty where there is none."""
-        return self._embedder.id if self._embedder is not None else self.record.get("embedder")
+        return self._embedder.id if self._embedder is not None else self.store.get("embedder")
 
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
@@ -460,28 +460,28 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     @property
     def documents(self) -> DocumentReader:
         """Its documents and their passages."""
-        return self.record.documents
+        return self.store.documents
 
     @property
     def duplicates(self) -> DuplicateReader:
         """Its duplicate and near-duplicate documents."""
-        return self.record.duplicates
+        return self.store.duplicates
 
     @property
     def graph(self) -> EntityReader:
         """Its entities, where they are mentioned, and the relations between them."""
-        return self.record.graph
+        return self.store.graph
 
     @property
     def jobs(self) -> JobReader:
         """Jobs to add documents or keep them in step, with their progress."""
-        return self.record.jobs
+        return self.store.jobs
 
     def export(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> Manifest:
         """Export all of it, as it is at one moment, to an archive; see `maintenance.archive`. Blocks."""
         from loom_core.knowledge.maintenance.archive import export
 
-        return export(self.record, path, name=self.name, progress=progress)
+        return export(self.store, path, name=self.name, progress=progress)
 
     # -- working ------------------------------------------------------------------------------------
 
@@ -492,7 +492,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     @property
     def aliases(self) -> EntityAliases:
         """Its entities with several names: which were merged and why; merge and split them."""
-        return EntityAliases(self.record)
+        return EntityAliases(self.store)
 
     def holder(self) -> Holder | None:
         """Return the process that holds its lock, this one or another; None if there is none. Blocks."""
@@ -504,7 +504,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         self._words.close()
         self._graph.close()
         self._vectors.close()
-        self.record.close()
+        self.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -520,10 +520,10 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return await self._methods.answer(request)
 
     def _item(self, id_: str) -> KnowledgeItem | None:
-        row = self.record.documents.chunk(id_)
+        row = self.store.documents.chunk(id_)
         if row is None:
             return None
-        document = self.record.documents.get(row.document_id)
+        document = self.store.documents.get(row.document_id)
         return None if document is None else item(row, document)
 
 

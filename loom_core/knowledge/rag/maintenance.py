@@ -40,7 +40,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         worker: KnowledgeBaseWorker,
         *,
         pipeline: Pipeline,
@@ -48,7 +48,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         folder: Path | None,
         embedder: CurrentEmbedder | None,
     ) -> None:
-        super().__init__(record, worker, plan=plan)
+        super().__init__(store, worker, plan=plan)
         self._pipeline = pipeline
         self._folder = folder
         self._current = embedder
@@ -100,7 +100,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         before = await to_thread.run_sync(self._mark_damaged, indexes)
         while True:
             await self.worker.drain(progress=progress)
-            state = self.record.changes.state
+            state = self.store.changes.state
             if all(state(name).built or not before[name] for name in before):
                 return
             await anyio.sleep(_POLL_SECONDS)  # another process builds them
@@ -131,7 +131,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
 
     def rebuild_request(self, *, confirm: bool = False) -> RebuildRequest:
         """Return the request to read all documents again; see `RebuildRequest`."""
-        return RebuildRequest(self.record.database, confirm=confirm)
+        return RebuildRequest(self.store.database, confirm=confirm)
 
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None
@@ -173,15 +173,15 @@ class KnowledgeBaseMaintenance(DocumentIntake):
                 "This knowledge base was opened without an embedder.", advice="Open it with the one it has."
             )
         self._current.register(provider)
-        self.record.next_vectors.begin(provider)
+        self.store.next_vectors.begin(provider)
 
     def next_embedder(self) -> str:
         """Return the id of the embedder that is to take over; empty where none is. Blocks."""
-        return self.record.next_vectors.target_embedder()
+        return self.store.next_vectors.target_embedder()
 
     def reembedding_progress(self) -> tuple[int, int]:
         """Return the numbers of chunks with a vector of the next embedder, and of all chunks. Blocks."""
-        return self.record.next_vectors.coverage()
+        return self.store.next_vectors.coverage()
 
     def import_archive(
         self,
@@ -197,10 +197,10 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         """
         from loom_core.knowledge.maintenance.archive import import_archive
 
-        return import_archive(self.record, archive, folder=self._folder, progress=progress, confirm=confirm)
+        return import_archive(self.store, archive, folder=self._folder, progress=progress, confirm=confirm)
 
     async def _check_all(self) -> CheckReport:
-        report = await to_thread.run_sync(check_record, self.record, self._pipeline.hash)
+        report = await to_thread.run_sync(check_record, self.store, self._pipeline.hash)
         if self._folder is None:
             return report
         if any(finding.subject in {"references", "documents"} for finding in report.findings):
@@ -212,20 +212,20 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         finally:
             if ours:
                 await to_thread.run_sync(self.worker.release)
-        owned = ", graph, chroma" if self.record.changes.state("chroma").built else ", graph"
+        owned = ", graph, chroma" if self.store.changes.state("chroma").built else ", graph"
         report.checked.append("indexes: words, vectors" + (owned if ours else ""))
         if not ours:
             report.notes.append(f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}")
         return report
 
     def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:
-        return list(check_indexes(self.record, folder, owned=owned))
+        return list(check_indexes(self.store, folder, owned=owned))
 
     def _repair(self, report: CheckReport) -> None:
-        repair_record(self.record, report.findings)
+        repair_record(self.store, report.findings)
 
     def _mark_damaged(self, indexes: Collection[IndexName]) -> dict[IndexName, int]:
-        changes = self.record.changes
+        changes = self.store.changes
         generations: dict[IndexName, int] = {name: changes.state(name).generation for name in indexes}
         for name, generation in generations.items():
             changes.mark_damaged(name, generation=generation)

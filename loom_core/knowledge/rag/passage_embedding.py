@@ -33,7 +33,7 @@ class ReembeddingStep:
     """Re-embeds the passages for a change of embedder, a batch at a time. For the holder of the lock.
 
     Args:
-        record: the store, which names the next embedder, and keeps its vectors.
+        store: the store, which names the next embedder, and keeps its vectors.
         embedder: the current embedder.
         urgent: whether there is something more urgent to do.
         waits: intervals before a failed embedder is retried, and between checks for urgent work.
@@ -41,13 +41,13 @@ class ReembeddingStep:
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         embedder: CurrentEmbedder,
         *,
         urgent: Callable[[], bool],
         waits: WaitSettings,
     ) -> None:
-        self._record = record
+        self._store = store
         self._embedder = embedder
         self._urgent = urgent
         self._waits = waits
@@ -63,7 +63,7 @@ class ReembeddingStep:
         Returns:
             Whether anything was done.
         """
-        next_vectors = self._record.next_vectors
+        next_vectors = self._store.next_vectors
         wanted = await to_thread.run_sync(next_vectors.target_embedder)
         if wanted != self._wanted:
             self._wanted, self._after, self._retry_at, self.problem = wanted, 0, -math.inf, ""
@@ -90,15 +90,15 @@ class ReembeddingStep:
         return True
 
     def _provider(self, wanted: str) -> EmbeddingProvider:
-        return self._embedder.get_or_create(wanted, self._record.next_vectors.config())
+        return self._embedder.get_or_create(wanted, self._store.next_vectors.config())
 
     def _todo(self) -> dict[bytes, str]:
         """Return the next texts to embed, by hash. Wraps around: a chunk may have changed meanwhile."""
-        found = self._record.next_vectors.pending(_BATCH, after=self._after)
+        found = self._store.next_vectors.pending(_BATCH, after=self._after)
         if not found and self._after:
-            found = self._record.next_vectors.pending(_BATCH)
+            found = self._store.next_vectors.pending(_BATCH)
         self._after = found[-1][0] if found else 0
-        rows = self._record.documents.chunks([key for key, _ in found])
+        rows = self._store.documents.chunks([key for key, _ in found])
         return {
             hash_: embedding_text(rows[key].title, rows[key].heading_path, rows[key].text)
             for key, hash_ in found
@@ -106,7 +106,7 @@ class ReembeddingStep:
         }
 
     def _switch(self, wanted: str) -> None:
-        if self._record.next_vectors.switch(wanted):
+        if self._store.next_vectors.switch(wanted):
             before = self._embedder.id
             self._embedder.follow()
             _log.info("The vectors are made by %s now, no longer by %s.", wanted, before)

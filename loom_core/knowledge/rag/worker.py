@@ -53,7 +53,7 @@ class KnowledgeBaseWorker:
     the next process that tries the lock takes over.
 
     Args:
-        record: the store, which holds the pending work.
+        store: the store, which holds the pending work.
         ingest: carries out jobs.
         words: lexical index.
         graph: graph store.
@@ -67,7 +67,7 @@ class KnowledgeBaseWorker:
 
     def __init__(
         self,
-        record: KnowledgeStore,
+        store: KnowledgeStore,
         *,
         ingest: IngestRunner,
         words: DerivedLexicalIndex,
@@ -79,7 +79,7 @@ class KnowledgeBaseWorker:
         owner: OwnerClient | None,
         waits: WaitSettings,
     ) -> None:
-        self._record = record
+        self._store = store
         self._ingest = ingest
         self._words = words
         self._graph = graph
@@ -87,8 +87,8 @@ class KnowledgeBaseWorker:
         self._embedder = embedder
         self._reembedding = self._centroids = None
         if embedder is not None:
-            self._centroids = LanguageCentroids(record, embedder)
-            self._reembedding = ReembeddingStep(record, embedder, urgent=self._is_text_left, waits=waits)
+            self._centroids = LanguageCentroids(store, embedder)
+            self._reembedding = ReembeddingStep(store, embedder, urgent=self._is_text_left, waits=waits)
         self._lock = lock
         self._server = server
         self._owner = owner
@@ -358,13 +358,13 @@ class KnowledgeBaseWorker:
 
     async def _apply_imported_vectors(self) -> bool:
         """Give chunks the vectors that an archive brought along."""
-        offered = self._record.offered
+        offered = self._store.offered
         if self._embedder is None or not await to_thread.run_sync(offered.has_any):
             return False
-        pending = await to_thread.run_sync(self._record.vectors.pending, _OFFERED_BATCH)
+        pending = await to_thread.run_sync(self._store.vectors.pending, _OFFERED_BATCH)
         hashes, vectors = await to_thread.run_sync(offered.of, [hash_ for _, hash_ in pending])
         if hashes:
-            await to_thread.run_sync(self._record.vectors.store, hashes, vectors)
+            await to_thread.run_sync(self._store.vectors.store, hashes, vectors)
         elif len(pending) < _OFFERED_BATCH:
             await to_thread.run_sync(offered.clear)
         return bool(hashes)
@@ -373,10 +373,10 @@ class KnowledgeBaseWorker:
         if self._embedder is None or anyio.current_time() < self._retry_at:
             return False
         await to_thread.run_sync(self._embedder.follow)  # another process may have changed it
-        pending = await to_thread.run_sync(self._record.vectors.pending, self._embed_batch)
+        pending = await to_thread.run_sync(self._store.vectors.pending, self._embed_batch)
         if not pending:
             return False
-        rows = await to_thread.run_sync(self._record.documents.chunks, [key for key, _ in pending])
+        rows = await to_thread.run_sync(self._store.documents.chunks, [key for key, _ in pending])
         todo = {
             hash_: embedding_text(rows[key].title, rows[key].heading_path, rows[key].text)
             for key, hash_ in pending
@@ -389,7 +389,7 @@ class KnowledgeBaseWorker:
             return False
         if vectors is None:
             return True
-        await to_thread.run_sync(self._record.vectors.store, list(todo), vectors)
+        await to_thread.run_sync(self._store.vectors.store, list(todo), vectors)
         self._adapt_batch(len(pending), anyio.current_time() - began)
         return True
 
@@ -397,12 +397,12 @@ class KnowledgeBaseWorker:
         """Compare the vectors of names that differ only by a space or a plural, see `AliasTable`."""
         if self._embedder is None or anyio.current_time() < self._retry_at:
             return False
-        aliases = self._record.aliases
+        aliases = self._store.aliases
         pairs = await to_thread.run_sync(partial(aliases.pending_comparisons, limit=_PAIRS))
         if not pairs:
             return False
         entities = sorted({entity for pair in pairs for entity in pair})
-        names = await to_thread.run_sync(self._record.graph.spellings, entities)
+        names = await to_thread.run_sync(self._store.graph.spellings, entities)
         try:
             vectors = await self._vectors_of(list(names.values()), kind="query")
         except EmbeddingError:
@@ -418,10 +418,10 @@ class KnowledgeBaseWorker:
         return True
 
     def _store_similarities(self, cosines: list[tuple[int, int, float]]) -> None:
-        record = self._record
-        with record.database.write():
-            changed = record.aliases.regroup(record.aliases.store_similarities(cosines))
-            record.changes.note("entity", sorted(changed))
+        store = self._store
+        with store.database.write():
+            changed = store.aliases.regroup(store.aliases.store_similarities(cosines))
+            store.changes.note("entity", sorted(changed))
 
     async def _vectors_of(self, texts: list[str], *, kind: EmbeddingKind) -> NDArray[np.float32] | None:
         """Embed texts; return None if more urgent work preempts that.
@@ -456,7 +456,7 @@ class KnowledgeBaseWorker:
 
     def _prune(self) -> bool:
         settled = all(index.lag() <= 0 for index in (self._words, self._graph, self._vectors))
-        return settled and self._record.changes.prune()
+        return settled and self._store.changes.prune()
 
     async def _is_work_left(self, *, woken: bool) -> bool:
         """Whether the worker process has still to do what this one waits for.
@@ -469,8 +469,8 @@ class KnowledgeBaseWorker:
         """
         if await to_thread.run_sync(self._is_behind):
             return True
-        jobs = await to_thread.run_sync(self._record.jobs.next) is not None
-        if not jobs and not (self._embedder and await to_thread.run_sync(self._record.vectors.pending, 1)):
+        jobs = await to_thread.run_sync(self._store.jobs.next) is not None
+        if not jobs and not (self._embedder and await to_thread.run_sync(self._store.vectors.pending, 1)):
             return False
         status = await self._owner.status() if self._owner is not None and woken else None
         if status is None:
@@ -483,7 +483,7 @@ class KnowledgeBaseWorker:
         return jobs or (status.embeds and not status.problem)
 
     def _is_text_left(self) -> bool:
-        return self._is_behind() or (self._stopped is None and self._record.jobs.next() is not None)
+        return self._is_behind() or (self._stopped is None and self._store.jobs.next() is not None)
 
     def _is_behind(self) -> bool:
         return self._words.lag() > 0 or self._vectors.flat.lag() > 0

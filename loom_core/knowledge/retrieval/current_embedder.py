@@ -30,12 +30,12 @@ class CurrentEmbedder(EmbeddingProvider):
     """The embedder that the store names; after a change, `follow` switches to the new one.
 
     Args:
-        record: the store, which names the current embedder.
+        store: the store, which names the current embedder.
         provider: the embedder that was current when the knowledge base was opened.
     """
 
-    def __init__(self, record: KnowledgeStore, provider: EmbeddingProvider) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, provider: EmbeddingProvider) -> None:
+        self._store = store
         self._provider = provider
         self._known = {provider.id: provider}
 
@@ -92,9 +92,9 @@ class CurrentEmbedder(EmbeddingProvider):
 
     def follow(self) -> None:
         """Switch to the embedder that the store names, if it changed. Blocks for microseconds."""
-        id_ = self._record.get("embedder")
+        id_ = self._store.get("embedder")
         if id_ and id_ != self._provider.id:
-            self._provider = self.get_or_create(id_, json.loads(self._record.get("embedding_config") or "{}"))
+            self._provider = self.get_or_create(id_, json.loads(self._store.get("embedding_config") or "{}"))
 
 
 class _Unavailable(EmbeddingProvider):
@@ -127,12 +127,12 @@ class LanguageCentroids:
     which can take more than ten seconds while passages are embedded: there are up to eighty sentences.
 
     Args:
-        record: the store, which keeps them.
+        store: the store, which keeps them.
         embedder: embeds passages and questions.
     """
 
-    def __init__(self, record: KnowledgeStore, embedder: EmbeddingProvider) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore, embedder: EmbeddingProvider) -> None:
+        self._store = store
         self._embedder = embedder
 
     def of(self, languages: frozenset[str], *, space: str) -> dict[str, NDArray[np.float32]]:
@@ -164,9 +164,9 @@ class LanguageCentroids:
             vectors: the vectors of its calibration texts.
             space: id of the embedder that made them.
         """
-        with self._record.database.write():
+        with self._store.database.write():
             made = self._load_encoded(space) | {language: _encode(vectors.mean(axis=0))}
-            self._record.set("centroids", json.dumps({"embedder": space, "vectors": made}))
+            self._store.set("centroids", json.dumps({"embedder": space, "vectors": made}))
 
     def _comparable_languages(self, languages: frozenset[str]) -> frozenset[str]:
         """Return the languages whose passages questions are compared with by meaning."""
@@ -177,7 +177,7 @@ class LanguageCentroids:
 
     def _load_encoded(self, space: str) -> dict[str, str]:
         """Return the encoded centroids of an embedder by language."""
-        kept = json.loads(self._record.get("centroids") or "{}")
+        kept = json.loads(self._store.get("centroids") or "{}")
         return kept["vectors"] if kept.get("embedder") == space else {}
 
 

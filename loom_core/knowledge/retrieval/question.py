@@ -33,19 +33,19 @@ class QuestionPreparer:
     """Prepares questions for one knowledge base.
 
     Args:
-        record: the store.
+        store: the store.
         embedder: embeds questions; None where there are no vectors.
         timeout: seconds for the embedding of a question.
     """
 
     def __init__(
-        self, record: KnowledgeStore, embedder: CurrentEmbedder | None, *, timeout: float = 20.0
+        self, store: KnowledgeStore, embedder: CurrentEmbedder | None, *, timeout: float = 20.0
     ) -> None:
-        self.filter = ChunkFilter(record)
-        self._record = record
+        self.filter = ChunkFilter(store)
+        self._store = store
         self._embedder = embedder
         self._timeout = timeout
-        self._centroids = LanguageCentroids(record, embedder) if embedder is not None else None
+        self._centroids = LanguageCentroids(store, embedder) if embedder is not None else None
 
     async def prepare(self) -> None:
         """Import what questions and concurrent work both need, before either begins."""
@@ -60,7 +60,7 @@ class QuestionPreparer:
 
     def is_in_space(self, question: PreparedQuestion) -> bool:
         """Whether the store's vectors are still by the embedder of the question. Blocks."""
-        return question.space == self.space == self._record.get("embedder")
+        return question.space == self.space == self._store.get("embedder")
 
     def text(self, query: str, *, limit: int, most: int) -> str:
         """Return the question, stripped and cut to the maximum length.
@@ -154,11 +154,11 @@ class ChunkFilter:
     """Finds the chunks that match filters, and caches them until the store changes.
 
     Args:
-        record: the store with the documents and their fields.
+        store: the store with the documents and their fields.
     """
 
-    def __init__(self, record: KnowledgeStore) -> None:
-        self._record = record
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
         self._moment: _Moment | None = None
         self._lock = threading.Lock()
 
@@ -180,7 +180,7 @@ class ChunkFilter:
             if parsed in moment.chunks:
                 moment.chunks.move_to_end(parsed)
                 return moment.chunks[parsed]
-        found = self._record.documents.chunk_keys_where(parsed)
+        found = self._store.documents.chunk_keys_where(parsed)
         # If the store has changed since, the next question replaces this cache entry's `_Moment`.
         with self._lock:
             moment.chunks[parsed] = found
@@ -189,9 +189,9 @@ class ChunkFilter:
         return found
 
     def _now(self) -> _Moment:
-        head = self._record.changes.head()  # read first: a later change can only make the cache look stale
+        head = self._store.changes.head()  # read first: a later change can only make the cache look stale
         moment = self._moment
         if moment is None or moment.head != head:
-            moment = _Moment(head, filter_names(self._record.documents.field_names()))
+            moment = _Moment(head, filter_names(self._store.documents.field_names()))
             self._moment = moment
         return moment

@@ -87,15 +87,15 @@ class Refiner:
     """Refines the passages of one knowledge base.
 
     Args:
-        record: the store with their documents.
+        store: the store with their documents.
         vectors: for the similarity of two passages.
         reranker_timeout: seconds that a reranker may take.
     """
 
     def __init__(
-        self, record: KnowledgeStore, vectors: VectorIndexes, *, reranker_timeout: float = 30.0
+        self, store: KnowledgeStore, vectors: VectorIndexes, *, reranker_timeout: float = 30.0
     ) -> None:
-        self._record = record
+        self._store = store
         self._vectors = vectors
         self._reranker_timeout = reranker_timeout
 
@@ -141,8 +141,8 @@ class Refiner:
         )
 
     def _parent(self, document_id: str) -> ParentDocument | None:
-        documents = self._record.documents
-        with self._record.database.snapshot():
+        documents = self._store.documents
+        with self._store.database.snapshot():
             document = documents.get(document_id)
             if document is None:
                 return None

@@ -449,14 +449,14 @@ _CHANNELS: dict[Channel, tuple[str, str]] = {
 """Name of each channel's score in an item, and the reason that it gives for a hit."""
 
 
-def items(record: KnowledgeStore, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
+def items(store: KnowledgeStore, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
     """Return the hits as items by key, in the same order, without those deleted in the meantime."""
     keys = {hit.key for hit in found} | {
         key for hit in found for link in hit.links for key in (link.seed, link.chunk)
     }
-    rows = record.documents.chunks(sorted(keys))
-    documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
-    names = record.graph.names_of(sorted({hit.named for hit in found if hit.named}))
+    rows = store.documents.chunks(sorted(keys))
+    documents = store.documents.by_key(sorted({row.document for row in rows.values()}))
+    names = store.graph.names_of(sorted({hit.named for hit in found if hit.named}))
     return {
         hit.key: item(
             rows[hit.key],
@@ -471,17 +471,17 @@ def items(record: KnowledgeStore, found: Sequence[ChunkHit]) -> dict[int, Knowle
 
 
 def channel_items(
-    record: KnowledgeStore, scores: Sequence[tuple[int, float]], channel: Channel | None
+    store: KnowledgeStore, scores: Sequence[tuple[int, float]], channel: Channel | None
 ) -> list[KnowledgeItem]:
     """Return the hits of one channel, or a list of chunks without a query, as items.
 
     Args:
-        record: the store; deleted chunks are left out.
+        store: the store; deleted chunks are left out.
         scores: keys and the channel's raw scores, in the order of the result.
         channel: the channel, or None.
     """
-    rows = record.documents.chunks([key for key, _ in scores])
-    documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
+    rows = store.documents.chunks([key for key, _ in scores])
+    documents = store.documents.by_key(sorted({row.document for row in rows.values()}))
     name, why = _CHANNELS[channel] if channel else ("", "")
     return [
         item(

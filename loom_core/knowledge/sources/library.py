@@ -107,9 +107,9 @@ class Library:
         if knowledge_base is None:
             knowledge_base = await self._open_base(name, create=create, embedder=embedder)
         if description:
-            knowledge_base.record.set("description", description)
+            knowledge_base.store.set("description", description)
         if search_hints:
-            knowledge_base.record.set("search_hints", "\n".join(search_hints))
+            knowledge_base.store.set("search_hints", "\n".join(search_hints))
         return knowledge_base
 
     async def delete(self, name: str) -> None:
@@ -198,8 +198,8 @@ class Library:
             path=folder,
             peers=PeerSettings(program=self._program),
         )
-        if not knowledge_base.record.get("name"):
-            knowledge_base.record.set("name", name)
+        if not knowledge_base.store.get("name"):
+            knowledge_base.store.set("name", name)
         return knowledge_base
 
     async def _start_embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:

@@ -123,7 +123,7 @@ async def test_what_the_model_takes_is_told_with_the_job(
     services: Callable[[str], KnowledgeService], text: str
 ):
     knowledge_base, info = await added(services(mock(SAID)), text)
-    assert "llm" in {row["method"] for row in knowledge_base.record.database.rows("SELECT * FROM mentions")}
+    assert "llm" in {row["method"] for row in knowledge_base.store.database.rows("SELECT * FROM mentions")}
     assert (info.tokens_read or 0) > 0
     assert (info.tokens_written or 0) > 0
     assert info.cost is None

@@ -216,7 +216,7 @@ async def test_what_failed_is_named_and_what_was_skipped_is_counted(service, tmp
 
 async def test_a_job_that_failed_as_a_whole_says_so_first(service):
     knowledge_base, job = await service.add(service.request_texts(["x"]), source=None)
-    knowledge_base.record.jobs.finish(knowledge_base.job(job), "failed", error="the disk is full")
+    knowledge_base.store.jobs.finish(knowledge_base.job(job), "failed", error="the disk is full")
     assert job_info(knowledge_base, knowledge_base.job(job)).problems == ["failed: the disk is full"]
 
 

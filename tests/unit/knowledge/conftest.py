@@ -90,13 +90,13 @@ def web() -> Iterator[Web]:
     pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=None)
 
     def make(passages: Mapping[str, Sequence[str]]) -> tuple[KnowledgeStore, dict[str, int]]:
-        record = KnowledgeStore(None)
-        made.append(record)
+        store = KnowledgeStore(None)
+        made.append(store)
         drafts = [DocumentDraft(uri=f"text:{name}", text=f"On {name}.") for name in passages]
         for document in asyncio.run(pipeline.prepare(drafts)):
-            record.documents.upsert(document)
-        keys = dict(zip(passages, record.documents.chunk_keys(), strict=True))
-        record.graph.add(
+            store.documents.upsert(document)
+        keys = dict(zip(passages, store.documents.chunk_keys(), strict=True))
+        store.graph.add(
             [
                 (
                     keys[name],
@@ -108,8 +108,8 @@ def web() -> Iterator[Web]:
                 for name, mentioned in passages.items()
             ]
         )
-        return record, keys
+        return store, keys
 
     yield make
-    for record in made:
-        record.close()
+    for store in made:
+        store.close()

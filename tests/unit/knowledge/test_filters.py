@@ -26,7 +26,7 @@ Matching = Callable[[dict[str, object]], set[str]]
 @pytest.fixture
 async def matching() -> Iterator[Matching]:
     """Puts documents with the given addresses and fields into a record, and says which fulfil filters."""
-    record = KnowledgeStore(None)
+    store = KnowledgeStore(None)
     pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=None)
 
     async def put(documents: dict[str, dict[str, object]]) -> Matching:
@@ -34,17 +34,17 @@ async def matching() -> Iterator[Matching]:
             title = str(metadata.pop("title", ""))
             text = "这些是文字。" if metadata.pop("chinese", False) else "These are words."
             (prepared,) = await pipeline.prepare([DocumentDraft(uri, text, title, metadata=metadata)])
-            record.documents.upsert(prepared)
+            store.documents.upsert(prepared)
 
         def matching(filters: dict[str, object]) -> set[str]:
-            parsed = parse_filters(filters, filter_names(record.documents.field_names()))
-            keys = record.documents.chunk_keys_where(parsed)
-            return {row.uri for row in record.documents.chunks(sorted(keys)).values()}
+            parsed = parse_filters(filters, filter_names(store.documents.field_names()))
+            keys = store.documents.chunk_keys_where(parsed)
+            return {row.uri for row in store.documents.chunks(sorted(keys)).values()}
 
         return matching
 
     yield put
-    record.close()
+    store.close()
 
 
 # -- values -----------------------------------------------------------------------------------------
@@ -412,14 +412,14 @@ ANYTHING = st.recursive(
 @pytest.fixture(scope="module")
 def bare() -> Iterator[KnowledgeStore]:
     """A record for `fill`, which empties it first."""
-    record = KnowledgeStore(None)
-    yield record
-    record.close()
+    store = KnowledgeStore(None)
+    yield store
+    store.close()
 
 
-def fill(record: KnowledgeStore, documents: Sequence[dict[str, object]]) -> None:
+def fill(store: KnowledgeStore, documents: Sequence[dict[str, object]]) -> None:
     """Writes documents of one chunk each with these fields; their keys, and their chunks', are 0, 1, …"""
-    with record.database.write() as db:
+    with store.database.write() as db:
         for table in ("fields", "chunks", "documents"):
             db.execute(f"DELETE FROM {table}")
         for key, metadata in enumerate(documents):

@@ -168,16 +168,16 @@ async def test_a_job_that_no_process_works_on_is_told(service: KnowledgeService)
 
 
 def _break(folder: Path, damage: str) -> None:
-    record = folder / "record.db"
+    store = folder / "record.db"
     if damage in {"no database", "emptied"}:
         for name in ("record.db-wal", "record.db-shm"):
             (folder / name).unlink(missing_ok=True)
-        record.write_bytes(b"no database " * 100 if damage == "no database" else b"")
+        store.write_bytes(b"no database " * 100 if damage == "no database" else b"")
     elif damage == "no index":
         shutil.rmtree(folder / "words-1")
     elif damage == "no file":
-        record.unlink()
-        record.mkdir()
+        store.unlink()
+        store.mkdir()
     elif damage == "graph":
         (folder / "graph-1").write_bytes(b"\x00garbage" * 4096)
     elif damage == "words":
@@ -185,7 +185,7 @@ def _break(folder: Path, damage: str) -> None:
     elif damage == "vectors":
         (folder / "vectors-1" / "state.json").write_text("{", encoding="ascii")
     else:
-        with closing(sqlite3.connect(record, isolation_level=None)) as db:
+        with closing(sqlite3.connect(store, isolation_level=None)) as db:
             if damage == "newer":
                 db.execute("PRAGMA user_version=99")
             else:
@@ -268,9 +268,9 @@ async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch:
     wanting = await only(service)
     assert "wants a key" in wanting.message
     assert wanting.remedy == "put it into the environment variable ZAI_API_KEY"
-    record = service.library.catalogue.folder("notes") / "record.db"
-    assert "zhipu" in record.read_text(errors="replace")
-    assert "secret" not in record.read_text(errors="replace")
+    store = service.library.catalogue.folder("notes") / "record.db"
+    assert "zhipu" in store.read_text(errors="replace")
+    assert "secret" not in store.read_text(errors="replace")
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,15 @@ DIMENSION = 8
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Iterator[KnowledgeStore]:
-    record = KnowledgeStore(tmp_path / "record.db")
-    record.set("dimension", str(DIMENSION))
-    yield record
-    record.close()
+def store(tmp_path: Path) -> Iterator[KnowledgeStore]:
+    store = KnowledgeStore(tmp_path / "record.db")
+    store.set("dimension", str(DIMENSION))
+    yield store
+    store.close()
 
 
 @pytest.fixture
-def put(record: KnowledgeStore) -> Callable[..., None]:
+def put(store: KnowledgeStore) -> Callable[..., None]:
     """Writes documents, each a line of text, and gives every chunk a vector."""
     pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=RuleExtractor())
 
@@ -37,10 +37,10 @@ def put(record: KnowledgeStore) -> Callable[..., None]:
             for n, text in enumerate(texts, start=first)
         ]
         for document in asyncio.run(pipeline.prepare(drafts)):
-            record.documents.upsert(document)
-        hashes = list(dict.fromkeys(hash_ for _, hash_ in record.vectors.pending(1000)))
+            store.documents.upsert(document)
+        hashes = list(dict.fromkeys(hash_ for _, hash_ in store.vectors.pending(1000)))
         vectors = np.array([np.frombuffer(h, np.uint8)[:DIMENSION] for h in hashes], dtype=np.float32)
         if hashes:
-            record.vectors.store(hashes, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+            store.vectors.store(hashes, vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     return write

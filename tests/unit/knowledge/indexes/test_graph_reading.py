@@ -23,7 +23,7 @@ async def knowledge_base():
 
 
 async def test_it_agrees_with_the_graph_store(knowledge_base):
-    graph = knowledge_base.record.graph
+    graph = knowledge_base.store.graph
     (ada,) = graph.search("Ada Lovelace", limit=1)
     (jacquard,) = graph.search("Joseph Jacquard", limit=1)
     read = neighbourhood(graph, [ada, jacquard], hops=2)
@@ -37,7 +37,7 @@ async def test_it_agrees_with_the_graph_store(knowledge_base):
 
 
 async def test_it_goes_no_further_than_asked(knowledge_base):
-    graph = knowledge_base.record.graph
+    graph = knowledge_base.store.graph
     (ada,) = graph.search("ada lovelace", limit=1)
     names = {node.name for node in neighbourhood(graph, [ada], hops=1).neighbours(ada, hops=3)[0]}
     assert "Luigi Menabrea" in names

@@ -23,15 +23,15 @@ CHINESE = ["厦门是城市。", "港口里有渔船。"]
 
 
 @pytest.fixture(params=["files", "memory"])
-def index(request: pytest.FixtureRequest, record: KnowledgeStore, tmp_path: Path) -> Iterator[FlatVectors]:
-    index = FlatVectors(record, tmp_path if request.param == "files" else None)
+def index(request: pytest.FixtureRequest, store: KnowledgeStore, tmp_path: Path) -> Iterator[FlatVectors]:
+    index = FlatVectors(store, tmp_path if request.param == "files" else None)
     yield index
     index.close()
 
 
 @pytest.fixture
-def files(record: KnowledgeStore, tmp_path: Path) -> Iterator[FlatVectors]:
-    index = FlatVectors(record, tmp_path)
+def files(store: KnowledgeStore, tmp_path: Path) -> Iterator[FlatVectors]:
+    index = FlatVectors(store, tmp_path)
     yield index
     index.close()
 
@@ -42,10 +42,10 @@ def question() -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def plain(record: KnowledgeStore) -> dict[str, dict[int, np.ndarray]]:
+def plain(store: KnowledgeStore) -> dict[str, dict[int, np.ndarray]]:
     """Every vector of the record, by language group."""
-    keys, matrix = record.vectors.of(record.documents.chunk_keys())
-    languages = record.documents.languages_of(keys)
+    keys, matrix = store.vectors.of(store.documents.chunk_keys())
+    languages = store.documents.languages_of(keys)
     groups: dict[str, dict[int, np.ndarray]] = {}
     for key, row in zip(keys, matrix, strict=True):
         group = "zh" if languages[key] == "zh" else "alphabetic"
@@ -59,10 +59,10 @@ def found_in(index: FlatVectors) -> LanguageVectors:
     return vectors
 
 
-def check(record: KnowledgeStore, index: FlatVectors, question: np.ndarray) -> None:
+def check(store: KnowledgeStore, index: FlatVectors, question: np.ndarray) -> None:
     """The neighbours are those of the record, by language, with their average."""
     index.sync_all()
-    found, expected = found_in(index).by_language(question, 10), plain(record)
+    found, expected = found_in(index).by_language(question, 10), plain(store)
     assert {group.language for group in found} == expected.keys()
     for group in found:
         rows = expected[group.language]
@@ -74,30 +74,30 @@ def check(record: KnowledgeStore, index: FlatVectors, question: np.ndarray) -> N
 
 
 def test_the_record_is_followed_language_by_language(
-    record: KnowledgeStore, put, index: FlatVectors, question
+    store: KnowledgeStore, put, index: FlatVectors, question
 ):
     assert index.searcher() is None
     put(*ENGLISH, *CHINESE)
-    check(record, index, question)
+    check(store, index, question)
     put("港口很安静。", "A quay.", first=10)
-    record.documents.remove(1)
-    record.documents.remove(5)
-    check(record, index, question)
+    store.documents.remove(1)
+    store.documents.remove(5)
+    check(store, index, question)
 
 
-def test_a_document_may_change_its_language(record: KnowledgeStore, put, index: FlatVectors, question):
+def test_a_document_may_change_its_language(store: KnowledgeStore, put, index: FlatVectors, question):
     put("Zell is a town.")
-    check(record, index, question)
+    check(store, index, question)
     put("厦门是城市。")
-    check(record, index, question)
+    check(store, index, question)
     assert found_in(index).language_groups() == {"zh"}
 
 
-def test_filters_leave_what_they_allow(record: KnowledgeStore, put, index: FlatVectors, question):
+def test_filters_leave_what_they_allow(store: KnowledgeStore, put, index: FlatVectors, question):
     put(*ENGLISH, *CHINESE)
     index.sync_all()
     vectors = found_in(index)
-    keys = record.documents.chunk_keys()
+    keys = store.documents.chunk_keys()
     chinese = {key for key, group in vectors.languages([*keys, 99]).items() if group == "zh"}
     (group,) = vectors.by_language(question, 10, among=chinese)
     assert (group.language, {key for key, _ in group.hits}) == ("zh", chinese)
@@ -105,9 +105,9 @@ def test_filters_leave_what_they_allow(record: KnowledgeStore, put, index: FlatV
 
 
 def test_without_an_embedder_there_is_nothing_to_follow(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path
 ):
-    record.set("dimension", "")
+    store.set("dimension", "")
     put(*ENGLISH)
     assert files.sync() is False
     assert files.lag() == 0
@@ -133,7 +133,7 @@ for _ in sys.stdin:
 
 @pytest.mark.slow
 def test_another_process_reads_along_and_sees_what_comes_goes_and_is_rebuilt(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     with subprocess.Popen(
         [sys.executable, "-c", starts_quickly(READER), str(tmp_path)],
@@ -159,75 +159,75 @@ def test_another_process_reads_along_and_sees_what_comes_goes_and_is_rebuilt(
         for change in (
             lambda: put(*ENGLISH),
             lambda: put(*CHINESE, first=10),
-            lambda: record.documents.remove(1),
+            lambda: store.documents.remove(1),
             lambda: put(*[f"Place number {n}." for n in range(40)], first=20),
-            lambda: record.changes.mark_damaged("vectors", generation=1),
-            lambda: record.documents.remove(2),
+            lambda: store.changes.mark_damaged("vectors", generation=1),
+            lambda: store.documents.remove(2),
         ):
             change()
             files.sync_all()
             assert theirs() == ours()
-        assert record.changes.state("vectors").generation == 2
+        assert store.changes.state("vectors").generation == 2
         reader.stdin.close()
 
 
 def test_what_a_writer_did_before_it_died_is_done_again_without_a_trace(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     """It dies after each of its writes: to the matrix, the keys, the state; before the watermark."""
     put(*ENGLISH)
     files.sync_all()
-    before = record.changes.state("vectors").watermark
+    before = store.changes.state("vectors").watermark
     put(*CHINESE, "One more.", first=10)
-    record.documents.remove(1)
+    store.documents.remove(1)
     saved = {path: path.read_bytes() for path in (tmp_path / "vectors-1").iterdir()}
     files.sync_all()
     files.close()
     for state in (False, True):
         if not state:
             (tmp_path / "vectors-1" / "state.json").write_bytes(saved[tmp_path / "vectors-1" / "state.json"])
-        record.changes.advance("vectors", before)
-        again = FlatVectors(record, tmp_path)
-        check(record, again, question)
+        store.changes.advance("vectors", before)
+        again = FlatVectors(store, tmp_path)
+        check(store, again, question)
         again.close()
-        assert record.changes.state("vectors").generation == 1
+        assert store.changes.state("vectors").generation == 1
 
 
 @pytest.mark.parametrize("group", ["alphabetic.f32", "alphabetic.keys", "zh.f32", "zh.keys", "state.json"])
 @pytest.mark.parametrize("size", [None, 0, 11])
 def test_files_that_are_gone_emptied_or_cut_off_are_found_and_rebuilt(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
 ):
     put(*ENGLISH, *CHINESE)
     files.sync_all()
     files.close()
     path = tmp_path / "vectors-1" / group
     path.unlink() if size is None else os.truncate(path, size)
-    assert FlatVectors(record, tmp_path).searcher() is None  # any process may find it
-    check(record, files, question)
-    assert record.changes.state("vectors").generation == 2
+    assert FlatVectors(store, tmp_path).searcher() is None  # any process may find it
+    check(store, files, question)
+    assert store.changes.state("vectors").generation == 2
 
 
 def test_damage_is_found_by_the_process_that_works_before_anyone_asks(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path
 ):
     put(*ENGLISH)
     files.sync_all()
     files.close()
     shutil.rmtree(tmp_path / "vectors-1")
     files.sync_all()
-    assert record.changes.state("vectors").generation == 2
+    assert store.changes.state("vectors").generation == 2
 
 
 def test_files_that_are_cut_off_while_they_are_read_end_no_process(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     put(*ENGLISH)
     files.sync_all()
     assert files.searcher() is not None
     os.truncate(tmp_path / "vectors-1" / "alphabetic.f32", 0)
     assert files.searcher() is None
-    check(record, files, question)
+    check(store, files, question)
 
 
 def other_vectors(folder: Path) -> None:
@@ -247,23 +247,23 @@ def no_group(folder: Path) -> None:
 
 @pytest.mark.parametrize("swap", [other_vectors, other_dimension, no_group])
 def test_files_of_another_knowledge_base_are_found(
-    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, swap: Callable[[Path], None]
+    store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, swap: Callable[[Path], None]
 ):
     put(*ENGLISH)
     files.sync_all()
     files.close()
     swap(tmp_path / "vectors-1")
     assert files.searcher() is None
-    check(record, files, question)
+    check(store, files, question)
 
 
-def test_files_that_are_mostly_dead_rows_are_rebuilt(record: KnowledgeStore, put, tmp_path: Path, question):
-    files = FlatVectors(record, tmp_path, waste=10)
+def test_files_that_are_mostly_dead_rows_are_rebuilt(store: KnowledgeStore, put, tmp_path: Path, question):
+    files = FlatVectors(store, tmp_path, waste=10)
     put(*ENGLISH)
     files.sync_all()
     for round_ in range(6):
         put(*[f"The text of round {round_} is number {n}." for n in range(4)])
-        check(record, files, question)
-    assert record.changes.state("vectors").generation > 1
+        check(store, files, question)
+    assert store.changes.state("vectors").generation > 1
     assert found_in(files).dead() <= 14
     files.close()

@@ -43,22 +43,22 @@ class Extractor:
 class Reading:
     def __init__(self, extractor: AnyExtractor | None = None, config: ExtractionConfig | None = None) -> None:
         self.extractor = Extractor()
-        self.record = KnowledgeStore(None)
+        self.store = KnowledgeStore(None)
         self.pipeline = Pipeline.of(
             PipelineSpec("structure", {}, None), extractor=extractor or self.extractor
         )
-        self.step = ExtractionStep(self.record, self.pipeline, config=config, look_seconds=0.01)
+        self.step = ExtractionStep(self.store, self.pipeline, config=config, look_seconds=0.01)
 
     def prepared(self, *texts: str) -> list[PreparedDocument]:
         drafts = (DocumentDraft(uri=f"text:{n}", text=text) for n, text in enumerate(texts))
         return [document for draft in drafts if (document := self.pipeline.prepare_one(draft))]
 
     def job(self, **marks: bool) -> Job:
-        id_ = self.record.jobs.submit({"texts": 1, **marks}, [JobItem("text:0", b"x")], listed=True)
+        id_ = self.store.jobs.submit({"texts": 1, **marks}, [JobItem("text:0", b"x")], listed=True)
         return self.now(id_)
 
     def now(self, id_: str) -> Job:
-        job = self.record.jobs.get(id_)
+        job = self.store.jobs.get(id_)
         assert job is not None
         return job
 
@@ -67,7 +67,7 @@ class Reading:
 def reading():
     reading = Reading()
     yield reading
-    reading.record.close()
+    reading.store.close()
 
 
 async def test_what_was_not_prepared_passes_and_the_rest_is_read(reading: Reading):
@@ -83,7 +83,7 @@ async def test_what_was_not_prepared_passes_and_the_rest_is_read(reading: Readin
 
 async def test_passages_that_are_in_the_record_are_not_read(reading: Reading):
     documents = reading.prepared("Zell lies by a lake.")
-    reading.record.documents.upsert_all(await reading.pipeline.extract(documents))
+    reading.store.documents.upsert_all(await reading.pipeline.extract(documents))
     reading.extractor.seen.clear()
     assert await reading.step.run(reading.job(), documents) == documents
     assert reading.extractor.seen == []
@@ -99,7 +99,7 @@ async def test_a_job_that_is_cancelled_meanwhile_is_left(reading: Reading):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             await reading.extractor.hanging.wait()
-            reading.record.jobs.finish(job, "cancelled")
+            reading.store.jobs.finish(job, "cancelled")
     assert results == [None]
 
 
@@ -118,15 +118,15 @@ NOTHING = '{"entities": [], "relations": []}'
 async def test_what_a_model_takes_is_written_down_with_the_job_and_which_it_was():
     reading = Reading(model(NOTHING, NOTHING))
     job = reading.job()
-    assert reading.record.jobs.llm_usage(job) is None
+    assert reading.store.jobs.llm_usage(job) is None
     for text in ("zell", "泽尔有一个湖。"):
         assert await reading.step.run(job, reading.prepared(text))
-    spent = reading.record.jobs.llm_usage(job)
+    spent = reading.store.jobs.llm_usage(job)
     assert spent is not None
     assert spent.input_tokens > spent.output_tokens > 0
     assert spent.cost is None
-    assert reading.record.get("llm") == "mock/mock"
-    reading.record.close()
+    assert reading.store.get("llm") == "mock/mock"
+    reading.store.close()
 
 
 async def test_what_was_paid_before_the_model_stopped_is_written_down_too():
@@ -135,21 +135,21 @@ async def test_what_was_paid_before_the_model_stopped_is_written_down_too():
     job = reading.job()
     with pytest.raises(LLMError, match="No money"):
         await reading.step.run(job, reading.prepared("zell", "泽尔有一个湖。"))
-    spent = reading.record.jobs.llm_usage(job)
+    spent = reading.store.jobs.llm_usage(job)
     assert spent is not None
     assert spent.input_tokens > 0
-    reading.record.close()
+    reading.store.close()
 
 
 def test_costs_add_up_until_one_is_not_known():
     reading = Reading()
-    job, progress = reading.job(), reading.record.progress
+    job, progress = reading.job(), reading.store.progress
     progress.add_llm_usage(job, Usage(10, 5, cost=0.25))
     progress.add_llm_usage(job, Usage(1, 2, cost=0.5))
-    assert reading.record.jobs.llm_usage(job) == Usage(11, 7, cost=0.75)
+    assert reading.store.jobs.llm_usage(job) == Usage(11, 7, cost=0.75)
     progress.add_llm_usage(job, Usage(1, 1, cost=None))
-    assert reading.record.jobs.llm_usage(job) == Usage(12, 8, cost=None)
-    reading.record.close()
+    assert reading.store.jobs.llm_usage(job) == Usage(12, 8, cost=None)
+    reading.store.close()
 
 
 async def test_a_job_that_no_one_agreed_to_ends_before_it_takes_too_much():
@@ -164,17 +164,17 @@ async def test_a_job_that_no_one_agreed_to_ends_before_it_takes_too_much():
     agreed = reading.job(confirmed=True)
     assert await reading.step.run(agreed, reading.prepared("泽尔有一个湖。"))
     assert reading.now(agreed.id).state == "running"
-    reading.record.close()
+    reading.store.close()
 
 
 async def test_what_is_in_the_record_already_is_not_counted():
     extractor = model(NOTHING)
     reading = Reading(extractor, ExtractionConfig(confirm_tokens=10))
     documents = reading.prepared("zell")
-    reading.record.documents.upsert_all(documents)
+    reading.store.documents.upsert_all(documents)
     assert await reading.step.run(reading.job(), documents) == documents
     assert extractor.spent.calls == 0
-    reading.record.close()
+    reading.store.close()
 
 
 async def test_rules_do_not_read_unnoticed_what_a_model_was_to_read():
@@ -183,4 +183,4 @@ async def test_rules_do_not_read_unnoticed_what_a_model_was_to_read():
     assert await reading.step.run(job, reading.prepared("zell")) is None
     ended = reading.now(job.id)
     assert (ended.state, "has none" in ended.error) == ("failed", True)
-    reading.record.close()
+    reading.store.close()

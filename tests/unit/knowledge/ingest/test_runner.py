@@ -36,12 +36,12 @@ def knowledge_base():
 
 
 def problems(knowledge_base: GraphRAGKnowledgeBase, job: Job) -> dict[str, str]:
-    items = knowledge_base.record.jobs.report(job, ["failed", "skipped"])
+    items = knowledge_base.store.jobs.report(job, ["failed", "skipped"])
     return {item.uri.rsplit("/", 1)[-1]: item.reason for item in items}
 
 
 def uris(knowledge_base: GraphRAGKnowledgeBase) -> list[str]:
-    return [document.uri for document in knowledge_base.record.documents.list(limit=100)]
+    return [document.uri for document in knowledge_base.store.documents.list(limit=100)]
 
 
 async def test_a_folder_is_read_and_what_cannot_be_gets_one_line_each(knowledge_base, tmp_path: Path):
@@ -62,7 +62,7 @@ async def test_a_folder_is_read_and_what_cannot_be_gets_one_line_each(knowledge_
         assert reason
         assert "\n" not in reason
         assert name in reason or name in {"picture.png", "empty.md"}
-    assert sorted(document.title for document in knowledge_base.record.documents.list()) == ["Zell", "国标"]
+    assert sorted(document.title for document in knowledge_base.store.documents.list()) == ["Zell", "国标"]
 
 
 async def test_a_path_that_does_not_exist_does_not_stop_the_others(knowledge_base, tmp_path: Path):
@@ -84,7 +84,7 @@ async def test_patterns_choose_files(knowledge_base, tmp_path: Path):
     for name in ("a.md", "b.txt", "c.md"):
         (tmp_path / name).write_text(f"Text of {name}", encoding="utf-8")
     await knowledge_base.add_paths([tmp_path], include=["*.md"], exclude=["c.*"], metadata={"tags": ["x"]})
-    (document,) = knowledge_base.record.documents.list()
+    (document,) = knowledge_base.store.documents.list()
     assert document.uri == (tmp_path / "a.md").as_uri()
     assert document.metadata["tags"] == ["x"]
 
@@ -103,9 +103,9 @@ async def test_the_same_folder_again_costs_nothing_and_an_edit_is_one_update(kno
     for name in ("a.md", "b.md"):
         (tmp_path / name).write_text(f"Text of {name}", encoding="utf-8")
     assert (await knowledge_base.add_paths([tmp_path])).counts == {"added": 2}
-    head = knowledge_base.record.changes.head()
+    head = knowledge_base.store.changes.head()
     assert (await knowledge_base.add_paths([tmp_path])).counts == {"unchanged": 2}
-    assert knowledge_base.record.changes.head() == head
+    assert knowledge_base.store.changes.head() == head
     (tmp_path / "b.md").write_text("Something else", encoding="utf-8")
     assert (await knowledge_base.add_paths([tmp_path])).counts == {"unchanged": 1, "updated": 1}
 
@@ -175,20 +175,20 @@ class Ingesting:
     """A record with an ingest that does as much at a time as a test wants."""
 
     def __init__(self, limits: IngestLimits, *, children: int = 0) -> None:
-        self.record = KnowledgeStore(None)
+        self.store = KnowledgeStore(None)
         self.ingest = IngestRunner(
-            self.record,
+            self.store,
             Pipeline.of(PipelineSpec("structure", {}, RuleSettings())),
-            DerivedLexicalIndex(self.record, None),
+            DerivedLexicalIndex(self.store, None),
             limits=limits,
             children=children,
         )
 
     def submit(self, documents: Sequence[DocumentDraft]) -> str:
-        return self.record.jobs.submit({}, [JobItem(d.uri, draft_payload(d)) for d in documents], listed=True)
+        return self.store.jobs.submit({}, [JobItem(d.uri, draft_payload(d)) for d in documents], listed=True)
 
     def job(self, id_: str) -> Job:
-        job = self.record.jobs.get(id_)
+        job = self.store.jobs.get(id_)
         assert job is not None
         return job
 
@@ -210,12 +210,12 @@ class Ingesting:
 async def test_a_job_that_is_cancelled_leaves_what_was_not_begun():
     ingesting = Ingesting(IngestLimits(items=64))
     id_ = ingesting.submit([DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(70)])
-    jobs = ingesting.record.jobs
+    jobs = ingesting.store.jobs
     await ingesting.run(id_, after_each=lambda: jobs.finish(ingesting.job(id_), "cancelled"))
     cancelled = ingesting.job(id_)
     assert cancelled.state == "cancelled"
     assert cancelled.counts == {"added": 64, "skipped": 6}
-    assert ingesting.record.documents.counts()[0] == 64
+    assert ingesting.store.documents.counts()[0] == 64
 
 
 async def test_large_texts_go_in_smaller_batches():
@@ -248,11 +248,11 @@ async def test_links_are_the_same_for_every_batching_and_every_worker(children: 
     ):
         ingesting = Ingesting(limits, children=children)
         await ingesting.run(ingesting.submit(documents))
-        rows = ingesting.record.database.rows(
+        rows = ingesting.store.database.rows(
             "SELECT c.id, e.id, m.start, m.end, m.method FROM mentions AS m "
             "JOIN chunks AS c ON c.key = m.chunk JOIN entities AS e ON e.key = m.entity ORDER BY 1, 2, 3"
         )
-        assert ingesting.record.graph.new_names() == []
+        assert ingesting.store.graph.new_names() == []
         found.append([tuple(row) for row in rows])
     assert any(row[4] == "title" for row in found[0])
     assert all(links == found[0] for links in found)
@@ -262,19 +262,19 @@ async def test_a_document_that_is_removed_while_it_is_compared_is_rewritten():
     ingesting = Ingesting(IngestLimits(items=1, ahead=3))
     documents = [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(3)]
     await ingesting.run(ingesting.submit(documents))
-    record = ingesting.record
+    store = ingesting.store
     removed: list[int] = []
 
     def remove_last() -> None:
-        document = record.documents.get("text:2")
+        document = store.documents.get("text:2")
         if document is not None and not removed:
             removed.append(document.key)
-            record.documents.remove(document.key)
+            store.documents.remove(document.key)
 
     id_ = ingesting.submit(documents)
     await ingesting.run(id_, after_each=remove_last)
     assert ingesting.job(id_).counts == {"unchanged": 2, "added": 1}
-    assert record.documents.counts()[0] == 3
+    assert store.documents.counts()[0] == 3
 
 
 def test_what_is_ready_of_a_batch_can_be_taken_before_the_rest():
@@ -334,7 +334,7 @@ async def test_halves_of_surrogate_pairs_do_no_harm(knowledge_base):
     (id_,) = await knowledge_base.add_texts(
         ["A smile \ud83d and text."], titles=["Half \ude00"], metadatas=[{"note": "\ud83d"}]
     )
-    document = knowledge_base.record.documents.get(id_)
+    document = knowledge_base.store.documents.get(id_)
     assert document is not None
     assert (document.title, document.metadata["note"]) == ("Half ?", "?")
     assert await knowledge_base.query("smile \ud83d")
@@ -364,6 +364,6 @@ async def test_of_versions_in_one_batch_the_last_one_stays_also_after_an_unchang
     await knowledge_base.add_documents([old])
     for versions in ([old, new], [old, new, old], [new, old, new]):
         await knowledge_base.add_documents(versions)
-        (document,) = knowledge_base.record.documents.list()
-        assert knowledge_base.record.documents.text(document.key) == versions[-1].text
+        (document,) = knowledge_base.store.documents.list()
+        assert knowledge_base.store.documents.text(document.key) == versions[-1].text
     knowledge_base.close()

@@ -44,7 +44,7 @@ QUERIES = {
 
 
 def content(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, list[tuple[object, ...]]]:
-    rows = knowledge_base.record.database.rows
+    rows = knowledge_base.store.database.rows
     return {name: sorted(map(tuple, rows(sql)), key=repr) for name, sql in QUERIES.items()}
 
 
@@ -52,7 +52,7 @@ def take_in(knowledge_base: GraphRAGKnowledgeBase, path: Path, **options: object
     archive = ArchiveReader(path)
     try:
         return import_archive(
-            knowledge_base.record,
+            knowledge_base.store,
             archive,
             folder=knowledge_base._folder,
             **options,  # pyright: ignore[reportArgumentType]
@@ -72,10 +72,10 @@ def rewrite(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
 
 @pytest.fixture
 def archive(filled: GraphRAGKnowledgeBase, tmp_path: Path) -> Path:
-    with filled.record.database.write() as db:
+    with filled.store.database.write() as db:
         db.execute("INSERT INTO alias_decisions VALUES ('paris', '巴黎', 1, 1.0)")
-    filled.record.set("description", "Städte und 城市")
-    export(filled.record, tmp_path / "a.zip", name="wissen")
+    filled.store.set("description", "Städte und 城市")
+    export(filled.store, tmp_path / "a.zip", name="wissen")
     return tmp_path / "a.zip"
 
 
@@ -88,13 +88,13 @@ def test_what_is_imported_equals_what_was_exported(filled, open_kb, archive: Pat
     assert told == [(3, 3)]
     assert content(other) == content(filled)
     assert other.description == "Städte und 城市"
-    assert not other.record.offered.has_any()
+    assert not other.store.offered.has_any()
     assert asyncio.run(other.check()).sound
 
 
 def test_decisions_of_an_archive_hold_for_what_is_there_already(filled, archive: Path, tmp_path: Path):
     filled.aliases.merge("Ada Lovelace", "Charles Babbage")
-    export(filled.record, tmp_path / "b.zip", name="wissen")
+    export(filled.store, tmp_path / "b.zip", name="wissen")
     filled.aliases.clear_decision("Ada Lovelace", "Charles Babbage")
     take_in(filled, tmp_path / "b.zip")
     assert set(filled.aliases.group_of("Ada Lovelace").names) == {"Ada Lovelace", "Charles Babbage"}
@@ -105,17 +105,17 @@ def test_decisions_of_an_archive_hold_for_what_is_there_already(filled, archive:
 def test_vectors_of_the_same_embedder_are_not_made_again(open_kb, archive: Path, tmp_path: Path):
     other = open_kb(tmp_path / "other")
     take_in(other, archive)
-    with other.record.database.write() as db:  # a mark that no embedder makes
+    with other.store.database.write() as db:  # a mark that no embedder makes
         db.execute("UPDATE offered_vectors SET vector = zeroblob(1024)")
     asyncio.run(other.worker.drain())
-    vectors = {row["vector"] for row in other.record.database.rows("SELECT vector FROM vectors")}
+    vectors = {row["vector"] for row in other.store.database.rows("SELECT vector FROM vectors")}
     assert vectors == {bytes(1024)}
 
 
 def test_vectors_of_another_embedder_are_made_again(open_kb, archive: Path, tmp_path: Path):
     other = open_kb(tmp_path / "other", embedder="static")
     take_in(other, archive)
-    assert not other.record.offered.has_any()
+    assert not other.store.offered.has_any()
     asyncio.run(other.worker.drain())
     assert other.coverage()[0] == other.coverage()[1] > 0
     assert asyncio.run(other.check()).sound
@@ -125,12 +125,12 @@ def test_an_import_joins_what_is_there_and_leaves_its_own_words(
     filled, open_kb, archive: Path, tmp_path: Path
 ):
     other = open_kb(tmp_path / "other")
-    other.record.set("description", "mine")
+    other.store.set("description", "mine")
     asyncio.run(other.add_texts(["A note of my own.", "Old text."], uris=["text:mine", "text:paris"]))
     take_in(other, archive)
     asyncio.run(other.worker.drain())
     assert other.description == "mine"
-    assert [row.uri for row in other.record.documents.list()] == [
+    assert [row.uri for row in other.store.documents.list()] == [
         "text:mine",
         "text:paris",
         "text:york",
@@ -161,11 +161,11 @@ def test_an_import_that_was_killed_leaves_nothing_behind_once_the_next_is_made(
     )
     assert done.returncode == -signal.SIGKILL
     other = open_kb(tmp_path / "other")
-    assert other.record.jobs.next() is None
-    assert [job.state for job in other.record.jobs.list()] == ["receiving"]
+    assert other.store.jobs.next() is None
+    assert [job.state for job in other.store.jobs.list()] == ["receiving"]
     take_in(other, archive)
     asyncio.run(other.worker.drain())
-    assert [job.state for job in other.record.jobs.list()] == ["done"]
+    assert [job.state for job in other.store.jobs.list()] == ["done"]
     assert content(other) == content(filled)
 
 
@@ -234,7 +234,7 @@ def test_a_file_that_is_not_a_whole_archive_is_refused(
     other = open_kb(tmp_path / "other")
     with pytest.raises(InvalidInputError, match=words):
         take_in(other, archive)
-    assert other.record.jobs.list() == []
+    assert other.store.jobs.list() == []
 
 
 def _with_member(members: dict[str, bytes], name: str, data: bytes) -> None:
@@ -271,7 +271,7 @@ def test_a_whole_archive_with_hostile_lines_is_refused(open_kb, archive: Path, t
     other = open_kb(tmp_path / "other")
     with pytest.raises(InvalidInputError):
         take_in(other, archive)
-    assert other.record.jobs.list() == []
+    assert other.store.jobs.list() == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "kb", "other"]
 
 
@@ -292,13 +292,13 @@ def test_a_bomb_is_refused_by_its_own_numbers(open_kb, archive: Path, tmp_path: 
 @pytest.mark.hostile("archives")
 def test_nothing_is_written_over_and_no_half_archive_stays(filled, archive: Path, tmp_path: Path):
     with pytest.raises(InvalidInputError, match="already a file"):
-        export(filled.record, archive, name="wissen")
+        export(filled.store, archive, name="wissen")
     with pytest.raises(ConfigError, match="cannot be written"):
-        export(filled.record, tmp_path / "none" / "a.zip", name="wissen")
-    with filled.record.database.write() as db:
+        export(filled.store, tmp_path / "none" / "a.zip", name="wissen")
+    with filled.store.database.write() as db:
         db.execute("UPDATE documents SET text = x'00'")
     with pytest.raises(StoreError, match="damaged"):
-        export(filled.record, tmp_path / "b.zip", name="wissen")
+        export(filled.store, tmp_path / "b.zip", name="wissen")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "kb"]
 
 

@@ -59,26 +59,26 @@ async def steps(knowledge_base: GraphRAGKnowledgeBase, count: int) -> None:
 
 def test_the_vectors_are_those_of_the_new_embedder_afterwards(filled, open_kb, tmp_path: Path):
     asyncio.run(filled.change_embedder(create_embedder("static")))
-    assert filled.embedder_id == filled.record.get("embedder") == STATIC
-    assert filled.record.get("dimension") == "256"
+    assert filled.embedder_id == filled.store.get("embedder") == STATIC
+    assert filled.store.get("dimension") == "256"
     assert vectors_found(filled)
     assert asyncio.run(filled.check()).sound
     other = open_kb(tmp_path / "other", embedder="static")
     asyncio.run(
         other.add_texts(
-            [filled.record.documents.text(row.key) for row in filled.record.documents.list()],
-            uris=[row.uri for row in filled.record.documents.list()],
+            [filled.store.documents.text(row.key) for row in filled.store.documents.list()],
+            uris=[row.uri for row in filled.store.documents.list()],
         )
     )
     sql = "SELECT hash, vector FROM vectors ORDER BY hash"
-    assert list(map(tuple, filled.record.database.rows(sql))) == list(
-        map(tuple, other.record.database.rows(sql))
+    assert list(map(tuple, filled.store.database.rows(sql))) == list(
+        map(tuple, other.store.database.rows(sql))
     )
 
 
 def test_until_then_questions_are_answered_by_the_old_one(filled):
     filled.submit_embedder(create_embedder("static"))
-    assert filled.record.next_vectors.target_embedder() == STATIC
+    assert filled.store.next_vectors.target_embedder() == STATIC
     assert filled.embedder_id == HASHING
     assert vectors_found(filled)
 
@@ -98,10 +98,10 @@ def test_changing_back_calls_it_off(filled):
     filled.submit_embedder(create_embedder("static"))
     asyncio.run(steps(filled, 1))
     filled.submit_embedder(create_embedder("hashing"))
-    assert filled.record.next_vectors.target_embedder() == ""
+    assert filled.store.next_vectors.target_embedder() == ""
     asyncio.run(filled.worker.drain())
     assert filled.embedder_id == HASHING
-    assert filled.record.database.rows("SELECT * FROM next_vectors") == []
+    assert filled.store.database.rows("SELECT * FROM next_vectors") == []
 
 
 def test_an_embedder_that_fails_leaves_the_old_one_in_charge_and_goes_on_when_mended(filled):
@@ -156,15 +156,15 @@ def test_a_change_that_was_killed_goes_on(filled, open_kb, folder: Path, after: 
     assert done.returncode == -signal.SIGKILL
     again = GraphRAGKnowledgeBase.from_config(embedding_provider="stored", path=folder)
     asyncio.run(again.worker.drain())
-    assert again.record.get("embedder") == STATIC
+    assert again.store.get("embedder") == STATIC
     assert vectors_found(again)
     assert asyncio.run(again.check()).sound
     again.close()
 
 
 def test_without_the_old_embedder_words_and_graph_answer_until_it_is_done(filled, folder: Path):
-    filled.record.set("embedder", "gone/1")
-    filled.record.set("embedding_config", '{"provider": "local", "model": "gone"}')
+    filled.store.set("embedder", "gone/1")
+    filled.store.set("embedding_config", '{"provider": "local", "model": "gone"}')
     answer = asyncio.run(filled.search("the capital of France"))
     assert answer.items
     assert any("gone/1" in note for note in answer.notes)

@@ -34,7 +34,7 @@ def damaged(filled, folder: Path) -> Path:
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"{text} {n}") for n, text in enumerate(texts)]
     asyncio.run(filled.add_documents(drafts))
     filled.submit(DocumentsRequest([DocumentDraft(uri="text:later", text="This was acknowledged.")]))
-    filled.record.set("description", "wichtig")
+    filled.store.set("description", "wichtig")
     filled.close()
     path = folder / "record.db"
     db = sqlite3.connect(path)
@@ -63,8 +63,8 @@ def test_documents_vectors_and_unfinished_jobs_are_saved(damaged: Path, open_kb)
     again = open_kb()
     asyncio.run(again.worker.drain())
     assert again.description == "wichtig"
-    assert again.record.documents.get("text:later") is not None
-    assert again.record.documents.counts()[0] == saved.documents + 1
+    assert again.store.documents.get("text:later") is not None
+    assert again.store.documents.counts()[0] == saved.documents + 1
     assert asyncio.run(again.check()).sound
 
 
@@ -115,10 +115,10 @@ def noise(uri: str) -> str:
 
 
 def zeroed(file: Path, rng: random.Random) -> None:
-    with file.open("r+b") as record:
+    with file.open("r+b") as store:
         for _ in range(rng.randint(1, 5)):
-            record.seek(PAGE * rng.randrange(1, file.stat().st_size // PAGE))
-            record.write(bytes(PAGE))
+            store.seek(PAGE * rng.randrange(1, file.stat().st_size // PAGE))
+            store.write(bytes(PAGE))
 
 
 def flipped(file: Path, rng: random.Random) -> None:
@@ -140,8 +140,8 @@ def cut_off(file: Path, rng: random.Random) -> None:
 
 
 def without_header(file: Path, rng: random.Random) -> None:
-    with file.open("r+b") as record:
-        record.write(rng.randbytes(100))
+    with file.open("r+b") as store:
+        store.write(rng.randbytes(100))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -157,14 +157,14 @@ def test_whatever_is_damaged_nothing_is_lost_without_being_told(
     again = GraphRAGKnowledgeBase.from_config(path=folder)
     asyncio.run(again.worker.drain())
     report = asyncio.run(again.check(repair=True))
-    there = {uri for uri in URIS if again.record.documents.get(uri) is not None}
+    there = {uri for uri in URIS if again.store.documents.get(uri) is not None}
     gone = set(URIS) - there
     assert report.sound or [finding.repair for finding in report.findings] == ["lost_texts"]
     told = {uri for uri in gone if any(uri in finding.text for finding in report.findings)}
     if saved is not None:
         told |= gone if saved.incomplete else set(saved.lost)
     assert gone <= told
-    for uri in there & {row["uri"] for row in again.record.database.rows("SELECT uri FROM documents")}:
+    for uri in there & {row["uri"] for row in again.store.database.rows("SELECT uri FROM documents")}:
         answer = asyncio.run(again.search(noise(uri).split()[120])).items
         assert any(item.source == uri for item in answer) or not report.sound
     again.close()
@@ -208,7 +208,7 @@ def test_a_lost_document_is_loaded_again_from_its_file(folder: Path, tmp_path: P
     assert [path.endswith(".md") for path in saved.reloaded] == [True]
     again = open_kb()
     asyncio.run(again.worker.drain())
-    assert [row.uri for row in again.record.documents.by_key([1, 2, 3]).values()] == list(saved.reloaded)
+    assert [row.uri for row in again.store.documents.by_key([1, 2, 3]).values()] == list(saved.reloaded)
 
 
 def test_an_emptied_record_is_told_and_not_taken_for_a_new_one(closed: Path, folder: Path):
@@ -244,7 +244,7 @@ def test_a_log_that_is_lost_leaves_what_was_before_and_indexes_that_agree(
 ):
     knowledge_base = open_kb()
     asyncio.run(knowledge_base.add_texts(["# Before\n\nIt was here before."], uris=["text:before"]))
-    with knowledge_base.record.database.read() as db:
+    with knowledge_base.store.database.read() as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     asyncio.run(knowledge_base.add_texts(["# After\n\nIt came after."], uris=["text:after"]))
     copy = tmp_path / "as after a kill"
@@ -257,7 +257,7 @@ def test_a_log_that_is_lost_leaves_what_was_before_and_indexes_that_agree(
     asyncio.run(again.worker.drain())
     report = asyncio.run(again.check(repair=True))
     assert report.sound
-    assert again.record.documents.get("text:before") is not None
+    assert again.store.documents.get("text:before") is not None
     answer = asyncio.run(again.search("What came after?"))
     assert {item.source for item in answer.items} <= {"text:before"}
 

@@ -68,9 +68,9 @@ async def test_every_strategy_answers_with_places_and_scores(films, strategy: St
     assert 0 <= relevance[-1] <= relevance[0] <= 1
     for item in answer.items:
         assert item.metadata["why"]
-        document = films.record.documents.get(item.source)
+        document = films.store.documents.get(item.source)
         assert document is not None
-        text = films.record.documents.text(document.key)
+        text = films.store.documents.text(document.key)
         assert text[item.metadata["start"] : item.metadata["end"]] == item.content
 
 
@@ -205,7 +205,7 @@ async def test_filters_hold_for_every_passage(films, strategy: Strategy, filters
     if strategy == "vector_first":  # the question counts as English, and hashing compares no languages
         assert len(answer.items) == sum(
             allowed({**document.metadata, "title": document.title, "language": document.language})
-            for document in films.record.documents.list()
+            for document in films.store.documents.list()
             if document.language != "zh"
         )
 

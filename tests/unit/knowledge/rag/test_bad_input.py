@@ -239,5 +239,5 @@ async def test_a_text_longer_than_any_document_may_be_is_refused_at_once():
     knowledge_base = GraphRAGKnowledgeBase.from_config()
     with pytest.raises(InvalidInputError, match="20,000,001 characters"):
         await knowledge_base.add_texts(["short", "字" * 20_000_001])
-    assert knowledge_base.record.jobs.list() == []
+    assert knowledge_base.store.jobs.list() == []
     knowledge_base.close()

@@ -99,14 +99,14 @@ def test_a_merge_goes_with_the_passage_that_it_rests_on(make: Make, tmp_path: Pa
     knowledge_base = make([WEATHER, DIRECTOR, CHINESE], tmp_path / "kb")
     asyncio.run(knowledge_base.remove([f"text:{WEATHER[:20]}", f"text:{CHINESE[:20]}"]))
     assert groups(knowledge_base) == []
-    assert content(knowledge_base.record) == content(make([DIRECTOR]).record)
+    assert content(knowledge_base.store) == content(make([DIRECTOR]).store)
     asyncio.run(knowledge_base.worker.drain())
     check_indexes(knowledge_base)
 
 
 def test_the_graph_shows_one_entity_with_the_relations_of_all_its_names(make: Make, tmp_path: Path) -> None:
     knowledge_base = make([WEATHER, DIRECTOR], tmp_path / "kb")
-    graph = knowledge_base.record.graph
+    graph = knowledge_base.store.graph
     (key,) = graph.find_canonical(["wmo"]).values()
     assert graph.find_canonical(["world meteorological organization"]) == {
         "world meteorological organization": key
@@ -204,21 +204,21 @@ def test_one_name_in_several_scripts_is_listed_apart_from_merges(make: Make) -> 
 def test_all_names_of_an_entity_are_told_in_every_script(make: Make) -> None:
     knowledge_base = make([TAIWAN, SIMPLIFIED, WEATHER])
     for name in ("国立台湾大学", "臺大"):
-        (key,) = knowledge_base.record.graph.find_canonical([name_key(name)]).values()
+        (key,) = knowledge_base.store.graph.find_canonical([name_key(name)]).values()
         names = knowledge_base.aliases.names_of(key)
         assert sorted(names) == sorted(["國立臺灣大學", "国立台湾大学", "臺大", "台大"])
 
 
 @pytest.fixture
-def record() -> Iterator[KnowledgeStore]:
-    record = KnowledgeStore(None)
-    yield record
-    record.close()
+def store() -> Iterator[KnowledgeStore]:
+    store = KnowledgeStore(None)
+    yield store
+    store.close()
 
 
-def write(record: KnowledgeStore, entity: int, *names: tuple[str, int]) -> None:
+def write(store: KnowledgeStore, entity: int, *names: tuple[str, int]) -> None:
     """Write an entity whose names were used so many times."""
-    with record.database.write() as db:
+    with store.database.write() as db:
         db.execute("INSERT INTO entities (key, id, form) VALUES (?, ?, '')", (entity, f"entity {entity}"))
         db.executemany(
             "INSERT INTO names (entity, name, type, uses) VALUES (?, ?, 'thing', ?)",
@@ -239,18 +239,18 @@ def write(record: KnowledgeStore, entity: int, *names: tuple[str, int]) -> None:
     ],
 )
 def test_only_names_that_differ_by_their_script_are_listed(
-    record: KnowledgeStore, names: list[tuple[str, int]], found: list[tuple[str, ...]]
+    store: KnowledgeStore, names: list[tuple[str, int]], found: list[tuple[str, ...]]
 ) -> None:
-    write(record, 1, *names)
-    write(record, 2, ("Basel", 1))
-    assert in_several_scripts(record.database) == found
+    write(store, 1, *names)
+    write(store, 2, ("Basel", 1))
+    assert in_several_scripts(store.database) == found
 
 
 def test_spellings_come_the_most_used_first_and_once_for_each_that_differs_by_more_than_case(
-    record: KnowledgeStore,
+    store: KnowledgeStore,
 ) -> None:
-    write(record, 1, ("臺灣", 1), ("台湾", 4), ("TAIWAN", 2), ("Taiwan", 3))
-    write(record, 2, ("Formosa", 9))
-    assert spellings_of(record.database, [1]) == ["台湾", "Taiwan", "臺灣"]
-    assert spellings_of(record.database, [1, 2]) == ["Formosa", "台湾", "Taiwan", "臺灣"]
-    assert spellings_of(record.database, []) == []
+    write(store, 1, ("臺灣", 1), ("台湾", 4), ("TAIWAN", 2), ("Taiwan", 3))
+    write(store, 2, ("Formosa", 9))
+    assert spellings_of(store.database, [1]) == ["台湾", "Taiwan", "臺灣"]
+    assert spellings_of(store.database, [1, 2]) == ["Formosa", "台湾", "Taiwan", "臺灣"]
+    assert spellings_of(store.database, []) == []

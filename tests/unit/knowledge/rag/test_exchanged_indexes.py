@@ -38,8 +38,8 @@ def opened(path: Path, *, config: RAGConfig | None = None) -> GraphRAGKnowledgeB
 
 async def serve_until_rebuilt(knowledge_base: GraphRAGKnowledgeBase, name: IndexName) -> None:
     """Work as a server does, whose graph is asked, until an index was rebuilt and all is done."""
-    state = knowledge_base.record.changes.state
-    (key,) = knowledge_base.record.graph.keys(limit=1)
+    state = knowledge_base.store.changes.state
+    (key,) = knowledge_base.store.graph.keys(limit=1)
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(knowledge_base.work)
@@ -79,7 +79,7 @@ def test_an_index_that_another_process_went_on_with_is_not_taken_for_damaged(tmp
     assert asyncio.run(peer.search("Where is Visby1?")).items  # from now on it has the index open
     build(tmp_path / "kb", TOWNS[6:])
     asyncio.run(peer.worker.drain())
-    assert peer.record.changes.state("words").generation == 1
+    assert peer.store.changes.state("words").generation == 1
     assert "Gotland7" in asyncio.run(peer.search("Where is Visby7?")).items[0].content
     peer.close()
 
@@ -113,7 +113,7 @@ CHROMA = RAGConfig(vector_index="chroma")
 
 async def ask_until_chroma_is_rebuilt(knowledge_base: GraphRAGKnowledgeBase) -> None:
     """Work as a server does that is asked, and see that every question is answered meanwhile."""
-    state = knowledge_base.record.changes.state
+    state = knowledge_base.store.changes.state
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(knowledge_base.work)
@@ -159,8 +159,8 @@ def test_a_check_finds_vectors_that_chroma_lacks_has_too_many_of_or_has_otherwis
     build(tmp_path / "kb", TOWNS, config=CHROMA)
     path = index(tmp_path / "kb", "chroma")
     knowledge_base = opened(tmp_path / "kb", config=CHROMA)
-    keys = knowledge_base.record.documents.chunk_keys()
-    _, vectors = knowledge_base.record.vectors.of(keys)
+    keys = knowledge_base.store.documents.chunk_keys()
+    _, vectors = knowledge_base.store.vectors.of(keys)
     chroma = ChromaVectorIndex(path, dimension=vectors.shape[1], group="alphabetic")
     chroma.delete(keys[:1])
     chroma.upsert([10_000], vectors[:1])
@@ -173,7 +173,7 @@ def test_a_check_finds_vectors_that_chroma_lacks_has_too_many_of_or_has_otherwis
         "the index 'chroma' has other vectors for 2 of 11 passages examined",
     ]
     assert asyncio.run(knowledge_base.check(repair=True)).sound
-    assert knowledge_base.record.changes.state("chroma").generation == 2
+    assert knowledge_base.store.changes.state("chroma").generation == 2
     knowledge_base.close()
 
 

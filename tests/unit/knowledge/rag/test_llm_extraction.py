@@ -61,7 +61,7 @@ def documents(count: int, *, text: str = "") -> list[DocumentDraft]:
 
 
 def methods(kb: GraphRAGKnowledgeBase) -> set[str]:
-    return {row["method"] for row in kb.record.database.rows("SELECT DISTINCT method FROM mentions")}
+    return {row["method"] for row in kb.store.database.rows("SELECT DISTINCT method FROM mentions")}
 
 
 async def test_the_model_finds_what_rules_do_not():
@@ -101,8 +101,8 @@ async def test_what_did_not_change_is_not_paid_for_again():
     assert "had part 1" in shown
     assert "part 0" not in shown
     assert "part 2" not in shown
-    rows = kb.record.database.rows("SELECT DISTINCT chunk FROM mentions WHERE method = 'llm'")
-    assert len(rows) == kb.record.documents.counts()[1]
+    rows = kb.store.database.rows("SELECT DISTINCT chunk FROM mentions WHERE method = 'llm'")
+    assert len(rows) == kb.store.documents.counts()[1]
     kb.close()
 
 
@@ -112,7 +112,7 @@ async def test_versions_of_one_document_that_come_together_lose_nothing():
     old, new = (DocumentDraft(uri="text:0", text=text) for text in ("zell one.", "zell two."))
     await kb.add_documents([old])
     await kb.add_documents([new, old])
-    rows = kb.record.database.rows("SELECT method FROM mentions WHERE method = 'llm'")
+    rows = kb.store.database.rows("SELECT method FROM mentions WHERE method = 'llm'")
     assert len(rows) == 1
     kb.close()
 
@@ -144,10 +144,10 @@ async def test_an_interrupted_job_goes_on_where_it_stopped(tmp_path: Path):
     assert interrupted > 0
 
     kb = knowledge_base(model, tmp_path, confirm_tokens=None, confirm_cost=None)
-    done = kb.record.documents.counts()[0]
+    done = kb.store.documents.counts()[0]
     assert 0 < done < 40
     await kb.worker.drain()
-    assert kb.record.documents.counts()[0] == 40
+    assert kb.store.documents.counts()[0] == 40
     again = "\n".join(read[interrupted:])
     titles = [f"Town {n}\n" for n in range(40)]
     assert sum(title in again for title in titles) == 40 - done
@@ -166,7 +166,7 @@ async def test_a_model_that_cannot_be_asked_stops_the_job_until_it_can(failure: 
     kb = knowledge_base(MockProvider(reply))
     with pytest.raises(LLMError, match="has stopped: Nothing is left"):
         await kb.add_documents(documents(3))
-    job = kb.record.jobs.next()
+    job = kb.store.jobs.next()
     assert job is not None
     assert (job.state, job.counts) == ("running", {"pending": 3})
     broken = False
@@ -250,8 +250,8 @@ async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_as
                 assert "restart that process" in caught.value.advice
             broken = False
             await peer.worker.drain()
-        assert peer.record.jobs.next() is None
-        assert peer.record.documents.counts()[0] == 2
+        assert peer.store.jobs.next() is None
+        assert peer.store.documents.counts()[0] == 2
         tasks.cancel_scope.cancel()
     peer.close()
     owner.close()
@@ -292,7 +292,7 @@ async def test_what_is_in_is_made_ready_while_the_rest_waits_for_the_model():
 async def test_passages_that_only_rules_could_read_are_noted_with_the_job():
     kb = knowledge_base(MockProvider(lambda _: "I am sorry."))
     job = await kb.add_documents(documents(2))
-    notes = [note for _, note in kb.record.jobs.notes(job)]
+    notes = [note for _, note in kb.store.jobs.notes(job)]
     assert len([note for note in notes if "1 of 1 passages were read by rules alone" in note]) == 2
     kb.close()
 
@@ -331,11 +331,11 @@ async def test_a_large_job_needs_a_confirmation(tmp_path: Path, limits: dict[str
         await kb.add_paths([tmp_path])
     with pytest.raises(InvalidInputError, match="confirm"):
         await kb.sync_paths([tmp_path])
-    assert (model.calls, kb.record.documents.counts()[0], kb.record.jobs.next()) == ([], 0, None)
+    assert (model.calls, kb.store.documents.counts()[0], kb.store.jobs.next()) == ([], 0, None)
     await kb.add_texts(["zell"], confirm=True)
     await kb.sync_paths([tmp_path], confirm=True)
     await kb.add_paths([tmp_path])  # of which nothing is new
-    assert kb.record.documents.counts()[0] == 2
+    assert kb.store.documents.counts()[0] == 2
     kb.close()
 
 
@@ -389,7 +389,7 @@ async def test_small_additions_are_agreed_to_without_being_read(tmp_path: Path):
     (tmp_path / "a.md").write_text("zell has a lake.", encoding="utf-8")
     kb = knowledge_base(MockProvider(naming("zell")))
     await kb.confirm_extraction(FilesRequest([tmp_path]), seconds=0)
-    assert kb.record.documents.counts()[0] == 0
+    assert kb.store.documents.counts()[0] == 0
     kb.close()
 
 
@@ -398,7 +398,7 @@ async def test_a_model_that_cannot_be_asked_is_told_before_anything_is_written_d
     for confirm in (False, True):
         with pytest.raises(ConfigError, match="MODEL_KEY"):
             await kb.add_documents(documents(1), confirm=confirm)
-    assert kb.record.jobs.next() is None
+    assert kb.store.jobs.next() is None
     kb.close()
 
 
@@ -415,7 +415,7 @@ async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
         with anyio.fail_after(30):
             while "is not synced" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
-        assert (model.calls, kb.record.jobs.list()) == ([], [])
+        assert (model.calls, kb.store.jobs.list()) == ([], [])
         job = kb.submit(SyncRequest([tmp_path], confirm=True))
         kb.worker.wake()
         with anyio.fail_after(30):
@@ -444,8 +444,8 @@ async def test_what_cannot_even_be_listed_in_time_needs_a_confirmation():
     pipeline = Pipeline.of(
         PipelineSpec("structure", {}, None), extractor=LLMEntityExtractor(MockProvider([]))
     )
-    record = KnowledgeStore(None)
-    plan = ExtractionPlan(record, pipeline, ExtractionConfig(), listing_seconds=-1)
+    store = KnowledgeStore(None)
+    plan = ExtractionPlan(store, pipeline, ExtractionConfig(), listing_seconds=-1)
     with pytest.raises(ConfirmationNeededError, match="more than 1 passages of 1 documents"):
         await plan.require_confirmation(DocumentsRequest(documents(9)).items(), confirm=False, seconds=0)
-    record.close()
+    store.close()

@@ -157,7 +157,7 @@ async def test_a_damaged_index_costs_one_rebuild_and_no_answer(tmp_path: Path):
     assert [set(found) for found in await answers(knowledge_base)] == [set(found) for found in before]
     await knowledge_base.add_texts(["A new town called Basel."])
     assert (await knowledge_base.query("Basel", 1))[0].content == "A new town called Basel."
-    assert knowledge_base.record.changes.state("words").generation == 2
+    assert knowledge_base.store.changes.state("words").generation == 2
     knowledge_base.close()
 
 
@@ -212,7 +212,7 @@ async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_
     assert isinstance(chroma._vectors.current(), LanguageVectors)
     while chroma._vectors.sync():
         pass
-    assert chroma.record.changes.state("chroma").generation == 2
+    assert chroma.store.changes.state("chroma").generation == 2
     assert isinstance(chroma._vectors.current(), ChromaDenseSearch)
     assert await answers(chroma) == before
     chroma.close()
@@ -225,11 +225,11 @@ async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_
 @pytest.mark.slow
 async def test_chroma_is_built_above_a_number_of_vectors_and_removed_well_below_it(tmp_path: Path):
     knowledge_base = await filled(tmp_path)
-    record = knowledge_base.record
-    count = record.vectors.coverage()[0]
+    store = knowledge_base.store
+    count = store.vectors.coverage()[0]
 
     def follow(exact_up_to: int) -> list[str]:
-        vectors = VectorIndexes(record, folder=tmp_path, lock=None, exact_up_to=exact_up_to)
+        vectors = VectorIndexes(store, folder=tmp_path, lock=None, exact_up_to=exact_up_to)
         while vectors.sync():
             pass
         names = [index.name for index in vectors.maintained]
@@ -251,15 +251,15 @@ async def test_a_question_is_answered_without_vectors_while_they_are_reindexed(t
     found = await gone_while_others_ask(knowledge_base, tmp_path / "vectors-1")
     assert found.notes == ("the index of vectors is being rebuilt: ask again in a moment",)
     assert found.items
-    assert knowledge_base.record.changes.state("vectors").generation == 2
+    assert knowledge_base.store.changes.state("vectors").generation == 2
     knowledge_base.close()
 
 
 async def test_names_that_were_still_to_be_looked_for_survive_a_damaged_index(tmp_path: Path):
     knowledge_base = await filled(tmp_path)
     links = "SELECT COUNT(*) AS n FROM mentions WHERE method = 'title'"
-    before = knowledge_base.record.database.rows(links)[0]["n"]
-    with knowledge_base.record.database.write() as db:  # as a process leaves it that dies before looking
+    before = knowledge_base.store.database.rows(links)[0]["n"]
+    with knowledge_base.store.database.write() as db:  # as a process leaves it that dies before looking
         db.execute("DELETE FROM mentions WHERE method = 'title'")
         db.execute(
             "INSERT INTO new_names (entity) SELECT DISTINCT entity FROM abouts WHERE source != 'first_phrase'"
@@ -268,14 +268,14 @@ async def test_names_that_were_still_to_be_looked_for_survive_a_damaged_index(tm
         if file.name != "meta.json":
             file.write_bytes(b"")
     await knowledge_base.worker.drain()
-    assert knowledge_base.record.database.rows(links)[0]["n"] == before
-    assert knowledge_base.record.graph.new_names() == []
-    assert knowledge_base.record.changes.state("words").generation == 2
+    assert knowledge_base.store.database.rows(links)[0]["n"] == before
+    assert knowledge_base.store.graph.new_names() == []
+    assert knowledge_base.store.changes.state("words").generation == 2
     knowledge_base.close()
 
 
 def limit_pages(knowledge_base: GraphRAGKnowledgeBase, *, more: int) -> None:
-    with knowledge_base.record.database.read() as db:
+    with knowledge_base.store.database.read() as db:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count={pages + more}")
 

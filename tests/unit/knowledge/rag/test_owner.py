@@ -408,7 +408,7 @@ async def test_a_question_before_words_are_indexed_does_not_wait_for_the_rest_of
 
         def progress() -> None:
             nonlocal asked
-            if not asked and owner.record.vectors.coverage()[1]:
+            if not asked and owner.store.vectors.coverage()[1]:
                 asked = True
                 tasks.start_soon(ask)
 

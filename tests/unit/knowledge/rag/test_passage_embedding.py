@@ -81,7 +81,7 @@ async def test_documents_are_found_by_words_while_a_server_does_not_answer():
                 pass
             for question, answer in (("厦门", "厦门是一座城市。"), ("Zell", "Zell is a town.")):
                 assert [item.content for item in await knowledge_base.query(question)] == [answer]
-            assert knowledge_base.record.vectors.coverage()[0] == 0
+            assert knowledge_base.store.vectors.coverage()[0] == 0
             embedder.gate.set()
-    assert knowledge_base.record.vectors.pending(10) == []
+    assert knowledge_base.store.vectors.pending(10) == []
     knowledge_base.close()

@@ -126,7 +126,7 @@ def test_threads_may_ask_and_add_at_once() -> None:
         added = [threads.submit(kb.add_texts_sync, [text]) for text in texts]
         asked = [threads.submit(kb.query_sync, "Which number?") for _ in texts]
         assert all(call.result(timeout=60) is not None for call in [*added, *asked])
-        assert kb.record.documents.counts()[0] == 8
+        assert kb.store.documents.counts()[0] == 8
 
 
 async def test_errors_are_the_same_without_await() -> None:
@@ -172,7 +172,7 @@ async def test_what_is_no_path_is_refused_with_what_to_do(source: str) -> None:
         assert len(caught.value.message) < 200
         with pytest.raises(InvalidInputError, match="nothing to add"):
             await kb.add()
-        assert kb.record.jobs.list(limit=1) == []
+        assert kb.store.jobs.list(limit=1) == []
 
 
 @pytest.mark.usefixtures("home")

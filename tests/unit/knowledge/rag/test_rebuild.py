@@ -89,7 +89,7 @@ async def _follow(steps: list[list[Put] | Remove], *, embedded: bool) -> Content
             case _:
                 await knowledge_base.add_documents([put.draft for put in step])
     await knowledge_base.worker.drain()
-    found = content(knowledge_base.record)
+    found = content(knowledge_base.store)
     check_indexes(knowledge_base)
     knowledge_base.close()
     return found

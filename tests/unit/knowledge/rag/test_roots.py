@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 async def outcome(kb: GraphRAGKnowledgeBase, job: str) -> tuple[dict[str, int], list[str]]:
     await kb.worker.drain()
     finished = kb.job(job)
-    items = kb.record.jobs.report(finished, ["failed", "skipped"])
+    items = kb.store.jobs.report(finished, ["failed", "skipped"])
     assert not (await kb.search("xyzzy")).items or "xyzzy" not in str((await kb.search("xyzzy")).items)
     return finished.counts, [item.reason for item in items]
 
@@ -69,7 +69,7 @@ async def test_a_link_put_in_place_after_the_job_was_taken_leads_nowhere(
         assert counts.keys() <= {"failed", "skipped"}
         assert len(reasons) == 1
         assert any(said in reasons[0] for said in ("leads out of the folders", "link", "outside the folders"))
-    assert kb.record.documents.counts()[0] == 0
+    assert kb.store.documents.counts()[0] == 0
 
 
 async def test_the_roots_hold_for_the_process_that_resumes_the_job(tmp_path, root) -> None:

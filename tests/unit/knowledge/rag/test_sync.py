@@ -37,13 +37,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(knowledge_base: GraphRAGKnowledgeBase, folder: Path) -> set[str]:
-    rows = knowledge_base.record.database.rows("SELECT uri FROM documents")
+    rows = knowledge_base.store.database.rows("SELECT uri FROM documents")
     prefix = folder.as_uri() + "/"
     return {row["uri"].removeprefix(prefix) for row in rows}
 
 
 def reasons(knowledge_base: GraphRAGKnowledgeBase, job: Job) -> list[str]:
-    return [item.reason for item in knowledge_base.record.jobs.report(job, ["failed", "skipped"])]
+    return [item.reason for item in knowledge_base.store.jobs.report(job, ["failed", "skipped"])]
 
 
 async def test_files_come_change_and_go(knowledge_base, folder: Path):
@@ -65,7 +65,7 @@ async def test_only_documents_below_the_folder_are_removed(knowledge_base, folde
     await knowledge_base.sync_paths([folder])
     shutil.rmtree(sibling)
     assert (await knowledge_base.sync_paths([folder])).counts == {"unchanged": 3}
-    assert knowledge_base.record.documents.counts()[0] == 5
+    assert knowledge_base.store.documents.counts()[0] == 5
 
 
 async def test_a_file_that_is_excluded_from_now_on_is_removed(knowledge_base, folder: Path):
@@ -76,15 +76,15 @@ async def test_a_file_that_is_excluded_from_now_on_is_removed(knowledge_base, fo
 
 async def test_a_moved_document_keeps_its_chunks_vectors_and_keys(knowledge_base, folder: Path):
     await knowledge_base.sync_paths([folder])
-    database = knowledge_base.record.database
+    database = knowledge_base.store.database
     chunks = "SELECT key, vector_hash FROM chunks ORDER BY key"
-    before, head = list(map(tuple, database.rows(chunks))), knowledge_base.record.changes.head()
+    before, head = list(map(tuple, database.rows(chunks))), knowledge_base.store.changes.head()
     (folder / "x").rename(folder / "y")
     job = await knowledge_base.sync_paths([folder])
     assert job.counts == {"moved": 1, "unchanged": 2}
     assert list(map(tuple, database.rows(chunks))) == before
-    assert knowledge_base.record.changes.head() == head + 1, "that the document changed"
-    (item,) = knowledge_base.record.jobs.report(job, ["moved"])
+    assert knowledge_base.store.changes.head() == head + 1, "that the document changed"
+    (item,) = knowledge_base.store.jobs.report(job, ["moved"])
     assert item.reason == f"from {folder / 'x' / '李白.md'}"
     found = await knowledge_base.query("李白")
     assert found[0].source == (folder / "y" / "李白.md").as_uri()
@@ -97,7 +97,7 @@ async def test_a_folder_that_is_gone_is_refused_unless_it_is_meant(knowledge_bas
     job = await knowledge_base.sync_paths([folder])
     assert job.counts == {"failed": 1}
     assert "3 documents came from it" in reasons(knowledge_base, job)[0]
-    assert knowledge_base.record.documents.counts()[0] == 3
+    assert knowledge_base.store.documents.counts()[0] == 3
     assert (await knowledge_base.sync_paths([folder], allow_empty=True)).counts == {"removed": 3}
 
 
@@ -109,7 +109,7 @@ async def test_an_empty_folder_where_there_was_much_is_refused(knowledge_base, t
     (tmp_path / "x").parent.mkdir()
     job = await knowledge_base.sync_paths([tmp_path])
     assert "the folder is empty" in reasons(knowledge_base, job)[0]
-    assert knowledge_base.record.documents.counts()[0] == 12
+    assert knowledge_base.store.documents.counts()[0] == 12
     assert (await knowledge_base.sync_paths([tmp_path], allow_empty=True)).counts == {"removed": 12}
 
 
@@ -131,7 +131,7 @@ async def test_what_cannot_be_read_keeps_its_documents(knowledge_base, folder: P
     finally:
         (folder / "x").chmod(0o755)
     assert job.counts == {"unchanged": 2, "failed": 1}
-    assert knowledge_base.record.documents.counts()[0] == 3
+    assert knowledge_base.store.documents.counts()[0] == 3
 
 
 async def test_a_file_that_holds_no_document_any_more_has_none(knowledge_base, folder: Path):
@@ -144,7 +144,7 @@ async def test_a_file_that_holds_no_document_any_more_has_none(knowledge_base, f
 
 async def test_a_file_whose_time_is_long_past_is_not_even_read(knowledge_base, folder: Path):
     await knowledge_base.sync_paths([folder])
-    database = knowledge_base.record.database
+    database = knowledge_base.store.database
     rows = database.rows("SELECT mtime_ns FROM files")
     assert {row["mtime_ns"] for row in rows} == {-1}, "they were written just now, and may be again"
     before = database.rows("SELECT f.document FROM files AS f JOIN documents AS d ON d.key = f.document")
@@ -173,7 +173,7 @@ async def test_other_tags_are_another_document(knowledge_base, folder: Path):
 
 
 async def test_a_cancelled_listing_is_over_at_once_and_writes_nothing_more(knowledge_base, folder: Path):
-    jobs = knowledge_base.record.jobs
+    jobs = knowledge_base.store.jobs
     id_ = knowledge_base.submit(SyncRequest([folder]))
     await knowledge_base.worker._ingest.step()
     jobs.finish(knowledge_base.job(id_), "cancelled")
@@ -181,7 +181,7 @@ async def test_a_cancelled_listing_is_over_at_once_and_writes_nothing_more(knowl
     job = knowledge_base.job(id_)
     assert (job.state, job.finished, job.counts) == ("cancelled", True, {"skipped": 3})
     assert [item.reason for item in jobs.report(job, ["skipped"])] == ["cancelled"] * 3
-    assert knowledge_base.record.documents.counts()[0] == 0
+    assert knowledge_base.store.documents.counts()[0] == 0
 
 
 async def test_duplicates_are_told_with_the_job_and_grouped(knowledge_base, tmp_path: Path):
@@ -191,11 +191,11 @@ async def test_duplicates_are_told_with_the_job_and_grouped(knowledge_base, tmp_
     (tmp_path / "near.md").write_text("\n".join([*lines, "And one more."]), encoding="utf-8")
     (tmp_path / "other.md").write_text("Nothing of the kind is written in this one.", encoding="utf-8")
     job = await knowledge_base.sync_paths([tmp_path])
-    notes = [note for _, note in knowledge_base.record.jobs.notes(job)]
+    notes = [note for _, note in knowledge_base.store.jobs.notes(job)]
     assert len(notes) == 3
     assert any("one.md: same text as" in note and "same.md" in note for note in notes)
     assert any("near.md: 9" in note and "% the same as" in note for note in notes)
-    duplicates = knowledge_base.record.duplicates
+    duplicates = knowledge_base.store.duplicates
     (group,) = duplicates.groups()
     assert len(group.documents) == duplicates.count() == 3
     assert 0.9 < group.likeness < 1
@@ -205,7 +205,7 @@ async def test_duplicates_are_told_with_the_job_and_grouped(knowledge_base, tmp_
     (tmp_path / "near.md").unlink()
     await knowledge_base.sync_paths([tmp_path])
     assert duplicates.groups() == []
-    assert len(knowledge_base.record.database.rows("SELECT 1 FROM texts")) == 2
+    assert len(knowledge_base.store.database.rows("SELECT 1 FROM texts")) == 2
 
 
 async def test_a_folder_that_is_watched_stays_in_step_also_when_it_is_gone_for_a_while(
@@ -250,6 +250,6 @@ async def test_what_is_removed_while_a_job_has_still_to_add_it_stays_removed() -
     removed = await knowledge_base.remove(["text:0", "text:1"])
     await knowledge_base.worker.drain()
     assert [document.uri for document in removed] == ["text:0"]
-    assert [document.uri for document in knowledge_base.record.documents.list()] == ["text:2"]
+    assert [document.uri for document in knowledge_base.store.documents.list()] == ["text:2"]
     assert knowledge_base.job(job).counts == {"added": 1, "skipped": 2}
     knowledge_base.close()

@@ -184,7 +184,7 @@ class Histories(RuleBasedStateMachine):
             for _ in range(steps):
                 await knowledge_base.worker._ingest.step()
             if cancelled:
-                knowledge_base.record.jobs.finish(knowledge_base.job(id_), "cancelled")
+                knowledge_base.store.jobs.finish(knowledge_base.job(id_), "cancelled")
             knowledge_base.worker._ingest.forget()
 
         self.base.runner.run(some())
@@ -200,11 +200,11 @@ class Histories(RuleBasedStateMachine):
     def equals_one_built_from_scratch(self) -> None:
         if not self.in_step:
             return
-        grown = content(self.base.knowledge_base.record)
+        grown = content(self.base.knowledge_base.store)
         check_indexes(self.base.knowledge_base)
         fresh = Base()
         fresh.runner.run(fresh.knowledge_base.add_paths([self.root]))
-        built = content(fresh.knowledge_base.record)
+        built = content(fresh.knowledge_base.store)
         fresh.close()
         for name, rows in built.items():
             assert grown[name] == rows, name

@@ -32,7 +32,7 @@ def page(title: str, text: str) -> bytes:
 
 
 def reasons(kb: GraphRAGKnowledgeBase, job) -> list[str]:
-    return [item.reason for item in kb.record.jobs.report(job, ["failed"])]
+    return [item.reason for item in kb.store.jobs.report(job, ["failed"])]
 
 
 async def test_pages_are_found_by_their_content_and_cited_by_their_address(kb, server) -> None:
@@ -55,14 +55,14 @@ async def test_the_same_address_again_costs_nothing_or_replaces_the_page(kb, ser
     assert (await kb.add_urls([url], allow_net=ALLOWED)).counts == {"unchanged": 1}
     server.answers("/", page("Two", "The second text."))
     assert (await kb.add_urls([url], allow_net=ALLOWED)).counts == {"updated": 1}
-    assert kb.record.documents.counts()[0] == 1
+    assert kb.store.documents.counts()[0] == 1
 
 
 async def test_a_page_keeps_the_address_that_was_asked_for(kb, server) -> None:
     server.answers("/new", page("New", "It moved here."))
     url = server.answers("/old", status=301, Location="/new")
     await kb.add_urls([url], allow_net=ALLOWED)
-    assert [row.uri for row in kb.record.documents.list(after=0, limit=9)] == [url]
+    assert [row.uri for row in kb.store.documents.list(after=0, limit=9)] == [url]
 
 
 async def test_the_format_is_what_server_and_content_say(kb, server) -> None:
@@ -93,7 +93,7 @@ async def test_the_format_is_what_server_and_content_say(kb, server) -> None:
     ]
     job = await kb.add_urls(urls, allow_net=ALLOWED)
     assert job.counts == {"added": len(cases)}, reasons(kb, job)
-    types = {row.uri: row.mime for row in kb.record.documents.list(after=0, limit=99)}
+    types = {row.uri: row.mime for row in kb.store.documents.list(after=0, limit=99)}
     assert [types[url] for url in urls] == [mime for *_, mime in cases]
 
 
@@ -146,7 +146,7 @@ def test_an_address_of_a_private_place_is_refused_at_once(kb, server) -> None:
         kb.submit(PagesRequest([]))
     with pytest.raises(ConfigError):
         kb.submit(PagesRequest(["https://example.com/"], allow_net=["not a host"]))
-    assert kb.record.jobs.list() == []
+    assert kb.store.jobs.list() == []
     assert server.asked == []
 
 

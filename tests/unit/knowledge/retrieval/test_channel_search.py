@@ -205,7 +205,7 @@ async def test_an_index_of_words_that_is_damaged_is_built_again(tmp_path, channe
             file.unlink()
     knowledge_base = GraphRAGKnowledgeBase.from_config(path=tmp_path)
     assert len(await knowledge_base.ask(channel, "max_retries", limit=5)) == 1
-    assert knowledge_base.record.changes.state("words").generation == 2
+    assert knowledge_base.store.changes.state("words").generation == 2
     knowledge_base.close()
 
 

@@ -35,11 +35,11 @@ PASSAGES = {
 @pytest.fixture
 def links(web):
     """Links from passages, as (seed, kind, passage, name) by the passages' names."""
-    record, keys = web(PASSAGES)
+    store, keys = web(PASSAGES)
     names = {key: name for name, key in keys.items()}
 
     def of(*seeds: str):
-        found, _ = links_from(Neighbourhood(record.graph), [keys[seed] for seed in seeds], SETTINGS)
+        found, _ = links_from(Neighbourhood(store.graph), [keys[seed] for seed in seeds], SETTINGS)
         return {(names[link.seed], link.kind, names[link.chunk], link.name) for link in found}
 
     return of
@@ -56,45 +56,45 @@ def test_links_lead_forward_to_what_is_mentioned_and_sideways_to_what_mentions_i
 
 def test_a_name_that_many_mention_connects_none_of_them(web):
     passages = {f"p{n}": ["Everywhere"] for n in range(SETTINGS.rare + 1)}
-    record, keys = web(passages)
-    assert links_from(Neighbourhood(record.graph), [keys["p0"]], SETTINGS)[0] == []
-    record, keys = web(dict(list(passages.items())[: SETTINGS.rare]))
-    found, _ = links_from(Neighbourhood(record.graph), [keys["p0"]], SETTINGS)
+    store, keys = web(passages)
+    assert links_from(Neighbourhood(store.graph), [keys["p0"]], SETTINGS)[0] == []
+    store, keys = web(dict(list(passages.items())[: SETTINGS.rare]))
+    found, _ = links_from(Neighbourhood(store.graph), [keys["p0"]], SETTINGS)
     assert {link.chunk for link in found} == {key for name, key in keys.items() if name != "p0"}
     assert {link.kind for link in found} == {"shared"}
 
 
 @pytest.mark.parametrize(("confidence", "share"), [(1.0, 1.0), (0.5, 1.0), (0.3, 0.6)])
 def test_only_an_unsure_mention_makes_a_forward_link_weigh_less(web, confidence, share):
-    record, keys = web(PASSAGES)
-    with record.database.write() as db:
+    store, keys = web(PASSAGES)
+    with store.database.write() as db:
         db.execute("UPDATE mentions SET confidence = ?", (confidence,))
-    found, _ = links_from(Neighbourhood(record.graph), [keys["Kraus House"]], SETTINGS)
+    found, _ = links_from(Neighbourhood(store.graph), [keys["Kraus House"]], SETTINGS)
     assert [link.weight for link in found if link.kind == "forward"] == [pytest.approx(share)]
 
 
 def test_of_very_many_links_those_are_followed_that_may_give_most(web):
     mentioned = [f"Place{n}" for n in range(20)]
-    record, keys = web({"Seed": mentioned, **dict.fromkeys(mentioned, ())})
+    store, keys = web({"Seed": mentioned, **dict.fromkeys(mentioned, ())})
     few = LinkSettings(most=5, hops=1)
-    with record.database.write() as db:
+    with store.database.write() as db:
         db.execute(
             "UPDATE abouts SET confidence = 0.9 WHERE chunk NOT IN (?, ?)", (keys["Seed"], keys["Place7"])
         )
-    _, found, names = expanded(record, keys, "x", {"Seed": 1.0}, settings=few)
+    _, found, names = expanded(store, keys, "x", {"Seed": 1.0}, settings=few)
     assert len(found.gained) == few.most
     assert "Place7" in {names[key] for key in found.gained}
 
 
-def expanded(record, keys, question: str, scores: dict[str, float], **options):
+def expanded(store, keys, question: str, scores: dict[str, float], **options):
     words = MemoryLexicalIndex()
-    words.add((key, analyse(row.text)) for key, row in record.documents.chunks(list(keys.values())).items())
+    words.add((key, analyse(row.text)) for key, row in store.documents.chunks(list(keys.values())).items())
     words.commit()
     found = expand(
         PreparedQuestion.of(question, among=options.pop("among", None)),
         {keys[name]: score for name, score in scores.items()},
         channels=Channels(words, None),
-        neighbourhood=Neighbourhood(record.graph),
+        neighbourhood=Neighbourhood(store.graph),
         weight=2.0,
         **options,
     )
@@ -103,8 +103,8 @@ def expanded(record, keys, question: str, scores: dict[str, float], **options):
 
 
 def test_a_target_never_ranks_above_its_seed_and_a_sideways_one_well_below(web):
-    record, keys = web(PASSAGES)
-    scores, found, names = expanded(record, keys, "Wright Meramec museum", {"Kraus House": 1.0})
+    store, keys = web(PASSAGES)
+    scores, found, names = expanded(store, keys, "Wright Meramec museum", {"Kraus House": 1.0})
     assert scores["Kraus House"] == 1.0
     assert 0 < scores["Frank Wright"] <= SETTINGS.cap
     assert 0 < scores["Meramec River"] <= SETTINGS.shared_cap
@@ -112,26 +112,26 @@ def test_a_target_never_ranks_above_its_seed_and_a_sideways_one_well_below(web):
 
 
 def test_the_second_hop_goes_on_from_what_the_first_found(web):
-    record, keys = web(PASSAGES)
-    scores, found, names = expanded(record, keys, "x", {"Kraus House": 1.0})
+    store, keys = web(PASSAGES)
+    scores, found, names = expanded(store, keys, "x", {"Kraus House": 1.0})
     link = found.links[keys["Wisconsin"]]
     assert (names[link.seed], link.kind) == ("Frank Wright", "forward")
     assert scores["Wisconsin"] < scores["Frank Wright"]
-    one_hop, _, _ = expanded(record, keys, "x", {"Kraus House": 1.0}, settings=LinkSettings(hops=1))
+    one_hop, _, _ = expanded(store, keys, "x", {"Kraus House": 1.0}, settings=LinkSettings(hops=1))
     assert "Wisconsin" not in one_hop
 
 
 def test_what_the_question_still_asks_decides_between_targets(web):
-    record, keys = web({"Film": ["Anna Berg", "Carl Dorn"], "Anna Berg": [], "Carl Dorn": []})
+    store, keys = web({"Film": ["Anna Berg", "Carl Dorn"], "Anna Berg": [], "Carl Dorn": []})
     # "film" is answered by the seed; "Dorn" is what is left.
-    scores, _, _ = expanded(record, keys, "Dorn of the film", {"Film": 1.0})
+    scores, _, _ = expanded(store, keys, "Dorn of the film", {"Film": 1.0})
     assert scores["Carl Dorn"] > scores["Anna Berg"]
 
 
 def test_filters_hold_for_what_links_lead_to(web):
-    record, keys = web(PASSAGES)
+    store, keys = web(PASSAGES)
     allowed = frozenset({keys["Kraus House"], keys["Meramec River"]})
-    scores, _, _ = expanded(record, keys, "x", {"Kraus House": 1.0}, among=allowed)
+    scores, _, _ = expanded(store, keys, "x", {"Kraus House": 1.0}, among=allowed)
     assert scores.keys() == {"Kraus House", "Meramec River"}
 
 
@@ -144,8 +144,8 @@ NAMES = list(PASSAGES)
     question=st.sampled_from(["", "Missouri", "Frank Wright's house", "?"]),
 )
 def test_nothing_sinks_and_nothing_rises_above_the_best(web, scores, question):
-    record, keys = web(PASSAGES)
-    after, _, _ = expanded(record, keys, question, scores)
+    store, keys = web(PASSAGES)
+    after, _, _ = expanded(store, keys, question, scores)
     assert after.keys() >= scores.keys()
     assert all(after[name] >= score for name, score in scores.items())
     assert max(after.values(), default=0.0) == max(scores.values(), default=0.0)
@@ -161,18 +161,18 @@ NEIGHBOURS = {
 }
 
 
-def statements(record) -> list[str]:
+def statements(store) -> list[str]:
     """The statements that are run from now on."""
     seen: list[str] = []
-    with record.database.read() as db:
+    with store.database.read() as db:
         db.set_trace_callback(seen.append)
     return seen
 
 
 def test_the_entities_of_passages_are_those_mentioned_and_those_they_are_about(web):
-    record, keys = web(NEIGHBOURS)
-    ids = record.graph.find(["kraus house", "missouri", "frank wright", "静港", "林若曦", "wisconsin"])
-    near = Neighbourhood(record.graph)
+    store, keys = web(NEIGHBOURS)
+    ids = store.graph.find(["kraus house", "missouri", "frank wright", "静港", "林若曦", "wisconsin"])
+    near = Neighbourhood(store.graph)
     some = [keys["Kraus House"]]
     assert near.entities_in(some) == {ids["kraus house"], ids["missouri"], ids["frank wright"]}
     near.mentions_in(some)
@@ -182,8 +182,8 @@ def test_the_entities_of_passages_are_those_mentioned_and_those_they_are_about(w
 
 
 def test_what_was_read_is_not_read_again(web):
-    record, keys = web(NEIGHBOURS)
-    near = Neighbourhood(record.graph)
+    store, keys = web(NEIGHBOURS)
+    near = Neighbourhood(store.graph)
 
     def all_of_it():
         chunks = list(keys.values())
@@ -193,7 +193,7 @@ def test_what_was_read_is_not_read_again(web):
     first = all_of_it()
     near.entities_in(keys.values())
     documents = dict(near.documents_of(keys.values()))
-    seen = statements(record)
+    seen = statements(store)
     assert all_of_it() == first
     assert near.documents_of(keys.values()) == documents
     assert not seen
@@ -203,9 +203,9 @@ def test_what_was_read_is_not_read_again(web):
 def test_mentions_are_those_in_passages_about_something_else_each_passage_once(web, each):
     # A document that says its own name throughout, and three that mention it next to it.
     passages = {"Hub": ["Hub"] * 3, **{f"Passage{n}": ["Hub", "Hub"] for n in range(3)}}
-    record, keys = web(passages)
-    (hub,) = record.graph.find(["hub"]).values()
-    near = Neighbourhood(record.graph, mentions_each=each, abouts_each=1)
+    store, keys = web(passages)
+    (hub,) = store.graph.find(["hub"]).values()
+    near = Neighbourhood(store.graph, mentions_each=each, abouts_each=1)
     others = [keys[f"Passage{n}"] for n in range(3)]
     found = [chunk for chunk, _ in near.mentions_of([hub])[hub]]
     assert found == others[: (each + 1) // 2]  # as many mentions were read, two of each passage
@@ -213,8 +213,8 @@ def test_mentions_are_those_in_passages_about_something_else_each_passage_once(w
 
 
 def test_what_does_not_exist_has_nothing_near_it(web):
-    record, _ = web(NEIGHBOURS)
-    near = Neighbourhood(record.graph)
+    store, _ = web(NEIGHBOURS)
+    near = Neighbourhood(store.graph)
     assert near.mentions_in([999]) == near.abouts_in([999]) == []
     assert near.mentions_of([999]) == near.abouts_of([999]) == {999: []}
     assert near.documents_of([999]) == {}
@@ -237,12 +237,12 @@ FILMS = {
 @pytest.fixture
 def ask(web):
     """The names of the passages that a question finds, with their weight, best first."""
-    record, keys = web(FILMS)
+    store, keys = web(FILMS)
     names = {key: name for name, key in keys.items()}
 
     def asked(text: str, *, among: frozenset[str] | None = None) -> dict[str, float]:
         allowed = None if among is None else frozenset(keys[name] for name in among)
-        found = graph_channel(PreparedQuestion.of(text, among=allowed), record.graph)
+        found = graph_channel(PreparedQuestion.of(text, among=allowed), store.graph)
         return {names[key]: found[key] for key in sorted(found, key=lambda key: -found[key])}
 
     return asked
@@ -269,8 +269,8 @@ def test_a_chinese_question_goes_by_chinese_names(ask):
 
 
 def test_what_several_named_entities_are_connected_with_comes_before_what_one_is(web):
-    record, keys = web({"Anna": ["Both", "One"], "Berta": ["Both"], "Both": [], "One": []})
-    found = graph_channel(PreparedQuestion.of("Anna and Berta"), record.graph)
+    store, keys = web({"Anna": ["Both", "One"], "Berta": ["Both"], "Both": [], "One": []})
+    found = graph_channel(PreparedQuestion.of("Anna and Berta"), store.graph)
     assert found[keys["Both"]] > found[keys["One"]]
 
 
@@ -299,27 +299,27 @@ def test_weights_lie_above_0_and_up_to_1(ask, names):
 
 
 def test_a_walk_from_nowhere_leads_nowhere(web):
-    record, keys = web(FILMS)
-    assert walk(Neighbourhood(record.graph), {}) == {}
-    assert walk(Neighbourhood(record.graph), {}, entities=[999]) == {}
-    assert walk(Neighbourhood(record.graph), {999: 1.0}) == {}
-    assert walk(Neighbourhood(record.graph), {keys["Brno"]: 0.0}) == {}
+    store, keys = web(FILMS)
+    assert walk(Neighbourhood(store.graph), {}) == {}
+    assert walk(Neighbourhood(store.graph), {}, entities=[999]) == {}
+    assert walk(Neighbourhood(store.graph), {999: 1.0}) == {}
+    assert walk(Neighbourhood(store.graph), {keys["Brno"]: 0.0}) == {}
 
 
 def test_a_walk_from_passages_and_entities_is_near_both(web):
-    record, keys = web(FILMS)
-    (entity,) = record.graph.find(["brno"]).values()
-    found = walk(Neighbourhood(record.graph), {keys["静港"]: 1.0}, entities=[entity])
+    store, keys = web(FILMS)
+    (entity,) = store.graph.find(["brno"]).values()
+    found = walk(Neighbourhood(store.graph), {keys["静港"]: 1.0}, entities=[entity])
     assert {keys[name] for name in ("静港", "林若曦", "Brno", "Pavel Horak")} <= found.keys()
     assert keys["Gotland"] not in found
-    alone = walk(Neighbourhood(record.graph), {keys["静港"]: 1.0})
+    alone = walk(Neighbourhood(store.graph), {keys["静港"]: 1.0})
     assert keys["Brno"] not in alone
 
 
 def test_a_name_that_stands_everywhere_costs_no_more_than_any_other(web):
-    record, keys = web({"Hub": [], **{f"Passage{n}": ["Hub"] for n in range(60)}})
+    store, keys = web({"Hub": [], **{f"Passage{n}": ["Hub"] for n in range(60)}})
     few = WalkSettings(mentions_each=5, targets_each=5)
-    found = graph_channel(PreparedQuestion.of("Hub"), record.graph, settings=few)
+    found = graph_channel(PreparedQuestion.of("Hub"), store.graph, settings=few)
     assert len(found) <= 1 + 5 + 5
     assert max(found, key=lambda key: found[key]) == keys["Hub"]
 
@@ -343,9 +343,9 @@ NAMED = (
 @pytest.fixture
 def named(web):
     """Names of the entities that a question names."""
-    record, keys = web(dict.fromkeys(NAMED, ()))
-    of = {about.entity: name for name in NAMED for about in record.graph.abouts_in([keys[name]])}
-    return lambda question: [of[entity.key] for entity in link_entities(question, record.graph)]
+    store, keys = web(dict.fromkeys(NAMED, ()))
+    of = {about.entity: name for name in NAMED for about in store.graph.abouts_in([keys[name]])}
+    return lambda question: [of[entity.key] for entity in link_entities(question, store.graph)]
 
 
 @pytest.mark.parametrize(
@@ -386,8 +386,8 @@ def test_stop_words_single_characters_and_parts_of_words_name_nothing(named, que
     ],
 )
 def test_a_single_word_written_like_any_other_is_not_surely_a_name(web, question, sure):
-    record, _ = web(dict.fromkeys(NAMED, ()))
-    assert [entity.sure for entity in link_entities(question, record.graph)] == sure
+    store, _ = web(dict.fromkeys(NAMED, ()))
+    assert [entity.sure for entity in link_entities(question, store.graph)] == sure
 
 
 def test_of_a_very_long_question_only_the_beginning_is_looked_at(named):

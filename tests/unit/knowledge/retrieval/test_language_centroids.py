@@ -99,7 +99,7 @@ async def test_a_centroid_is_the_average_of_its_sentences(open_base: Open):
     embedder = CountingEmbedder()
     knowledge_base = open_base(embedder)
     await knowledge_base.add_texts(TEXTS)
-    kept = LanguageCentroids(knowledge_base.record, embedder).of(BOTH, space=embedder.id)
+    kept = LanguageCentroids(knowledge_base.store, embedder).of(BOTH, space=embedder.id)
     assert kept.keys() == BOTH
     for language, centroid in kept.items():
         vectors = await embedder.embed(CALIBRATION_TEXTS[language])
@@ -125,7 +125,7 @@ async def test_a_question_has_no_stock_sentence_embedded_whether_they_are_known_
     embedder.on = True
     answer = await knowledge_base.search("town")
     assert (embedder.embedded, answer.items[0].content) == ([], TEXTS[0])
-    assert LanguageCentroids(knowledge_base.record, embedder).of(BOTH, space=embedder.id) == {}
+    assert LanguageCentroids(knowledge_base.store, embedder).of(BOTH, space=embedder.id) == {}
 
 
 async def test_another_process_that_answers_by_itself_finds_them_in_the_record(open_base: Open):
@@ -134,7 +134,7 @@ async def test_another_process_that_answers_by_itself_finds_them_in_the_record(o
     other = open_base(embedder)
     assert (await other.search("城市")).items[0].content == TEXTS[2]
     assert embedder.embedded == []
-    assert LanguageCentroids(other.record, embedder).of(BOTH, space=embedder.id).keys() == BOTH
+    assert LanguageCentroids(other.store, embedder).of(BOTH, space=embedder.id).keys() == BOTH
 
 
 async def test_where_embedding_them_fails_the_worker_says_so_and_tries_again(open_base: Open):
@@ -155,7 +155,7 @@ async def test_those_of_another_embedder_are_not_taken(open_base: Open):
     embedder = CountingEmbedder()
     knowledge_base = open_base(embedder)
     await knowledge_base.add_texts(TEXTS)
-    centroids = LanguageCentroids(knowledge_base.record, embedder)
+    centroids = LanguageCentroids(knowledge_base.store, embedder)
     assert centroids.of(BOTH, space="another") == {}
     assert centroids.missing(BOTH) == ""
 
@@ -177,9 +177,9 @@ async def test_those_of_another_embedder_are_not_taken(open_base: Open):
     ],
 )
 def test_only_languages_that_questions_are_compared_with_are_embedded(embedder, languages, first):
-    record = KnowledgeStore(None)
-    assert LanguageCentroids(record, embedder).missing(frozenset(languages)) == first
-    record.close()
+    store = KnowledgeStore(None)
+    assert LanguageCentroids(store, embedder).missing(frozenset(languages)) == first
+    store.close()
 
 
 @pytest.mark.skipif("e5-small" not in create_embedder("auto").id, reason="this platform has no e5-small")

@@ -129,7 +129,7 @@ async def test_words_that_are_damaged_are_rebuilt_and_asked_again(towns, monkeyp
     monkeypatch.setattr(index, "search", search)
     answer = await towns.search("town")
     assert (answer.items[0].content, answer.notes) == ("Zell is a town in Austria.", ())
-    assert towns.record.changes.state("words").generation == 2
+    assert towns.store.changes.state("words").generation == 2
 
 
 async def test_a_question_that_is_cancelled_ends_its_embedding(towns, embedder):
@@ -169,7 +169,7 @@ async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, qu
         50,
         strategy="hybrid",
         channels=channels,
-        graph=films.record.graph,
+        graph=films.store.graph,
         config=RAGConfig(),
     )
     found, missing = searcher._retrieve(asked, 50, "hybrid")

@@ -22,7 +22,7 @@ async def boats():
 
 
 async def test_the_same_filters_are_resolved_once(boats):
-    chunks = ChunkFilter(boats.record)
+    chunks = ChunkFilter(boats.store)
     first = chunks.filter_chunks({"港口": "厦门", "number": [1, 3]})
     assert first is not None
     assert len(first) == 2
@@ -31,7 +31,7 @@ async def test_the_same_filters_are_resolved_once(boats):
 
 
 async def test_no_filters_allow_everything(boats):
-    assert ChunkFilter(boats.record).filter_chunks({}) is None
+    assert ChunkFilter(boats.store).filter_chunks({}) is None
     assert len(await boats.query("boat", 20, {})) == 20
 
 
@@ -55,7 +55,7 @@ async def test_what_is_remembered_is_forgotten_when_only_a_field_changes(boats):
 
 
 async def test_only_the_last_filters_are_remembered(boats):
-    chunks = ChunkFilter(boats.record)
+    chunks = ChunkFilter(boats.store)
     first = chunks.filter_chunks({"number": 0})
     second = chunks.filter_chunks({"number": 1})
     for n in range(2, 9):
@@ -66,7 +66,7 @@ async def test_only_the_last_filters_are_remembered(boats):
 
 
 async def test_what_is_no_filter_is_refused_each_time(boats):
-    chunks = ChunkFilter(boats.record)
+    chunks = ChunkFilter(boats.store)
     for _ in range(2):
         with pytest.raises(InvalidInputError, match="'colour'"):
             chunks.filter_chunks({"colour": "red"})

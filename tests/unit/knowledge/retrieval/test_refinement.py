@@ -201,7 +201,7 @@ class Shelf:
     """A knowledge base of one document, its passages as items, and what parents are asked for."""
 
     def __init__(self, knowledge_base: GraphRAGKnowledgeBase, document_id: str) -> None:
-        documents = knowledge_base.record.documents
+        documents = knowledge_base.store.documents
         row = documents.get(document_id)
         assert row is not None
         self.document = ParentDocument(documents.text(row.key), documents.chunks_of(row.key))

@@ -148,9 +148,9 @@ async def test_a_passage_is_shown_with_its_section():
     assert len(section.content) > len(passage.content)
     m = section.metadata
     assert (m["passage_start"], m["passage_end"]) == (passage.metadata["start"], passage.metadata["end"])
-    document = knowledge_base.record.documents.get("test:manual")
+    document = knowledge_base.store.documents.get("test:manual")
     assert document is not None
-    assert knowledge_base.record.documents.text(document.key)[m["start"] : m["end"]] == section.content
+    assert knowledge_base.store.documents.text(document.key)[m["start"] : m["end"]] == section.content
     assert "收费" not in section.content
     knowledge_base.close()
 

@@ -33,16 +33,16 @@ class Corpus:
     """The films, asked as the knowledge base asks them."""
 
     def __init__(self, films) -> None:
-        self.record = films.record
-        self.keys = self.record.documents.chunk_keys()
+        self.store = films.store
+        self.keys = self.store.documents.chunk_keys()
         words = MemoryLexicalIndex()
         words.add(
             (key, index_tokens(row.title, row.heading_path, row.text))
-            for key, row in self.record.documents.chunks(self.keys).items()
+            for key, row in self.store.documents.chunks(self.keys).items()
         )
         words.commit()
         self.words = words
-        vectors = FlatVectors(self.record, None)
+        vectors = FlatVectors(self.store, None)
         vectors.sync_all()
         self.dense = vectors.searcher()
 
@@ -62,7 +62,7 @@ class Corpus:
             limit,
             strategy=strategy,
             channels=channels,
-            graph=self.record.graph,
+            graph=self.store.graph,
             config=RAGConfig(),
         )
 
@@ -92,7 +92,7 @@ def test_every_step_is_counted_and_timed(corpus: Corpus, strategy: Strategy):
 def test_the_graph_brings_what_the_question_names_ranked_by_vectors(corpus: Corpus):
     question = corpus.question(HOP)
     found = corpus.ask(question, "graph_first")
-    near = graph_channel(question, corpus.record.graph)
+    near = graph_channel(question, corpus.store.graph)
     assert {hit.key for hit in found.found} == near.keys()
     cosines = [hit.scores["vector"] for hit in found.found]
     assert cosines == sorted(cosines, reverse=True)
@@ -102,7 +102,7 @@ def test_the_graph_brings_what_the_question_names_ranked_by_vectors(corpus: Corp
 def test_without_vectors_the_graph_ranks_by_itself(corpus: Corpus):
     question = corpus.question(HOP, embedded=False)
     found = corpus.ask(question, "graph_first")
-    near = graph_channel(question, corpus.record.graph)
+    near = graph_channel(question, corpus.store.graph)
     assert [hit.key for hit in found.found] == sorted(near, key=lambda key: (-near[key], key))
     assert found.counts["vector"] == 0
 

@@ -262,7 +262,7 @@ async def test_a_damaged_configuration_of_an_embedder_counts_as_none(tmp_path):
     library = Library(tmp_path, embedder="hashing")
     knowledge_base = await library.get("notes", create=True)
     for damaged in ("{", "[1]"):
-        knowledge_base.record.set("embedding_config", damaged)
+        knowledge_base.store.set("embedding_config", damaged)
         assert library.list()[0].embedding_config == {}
     library.close()
 

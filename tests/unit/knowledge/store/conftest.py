@@ -19,10 +19,10 @@ Steps = Callable[[KnowledgeStore], AbstractContextManager[list[int]]]
 
 
 @pytest.fixture
-def record() -> Iterator[KnowledgeStore]:
-    record = KnowledgeStore(None)
-    yield record
-    record.close()
+def store() -> Iterator[KnowledgeStore]:
+    store = KnowledgeStore(None)
+    yield store
+    store.close()
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def steps() -> Steps:
     """Counts the steps of SQLite's machine, in tens: what a statement costs, whatever the clock says."""
 
     @contextmanager
-    def counted(record: KnowledgeStore) -> Iterator[list[int]]:
+    def counted(store: KnowledgeStore) -> Iterator[list[int]]:
         count = [0]
 
         def tick() -> int:
             count[0] += 1
             return 0
 
-        with record.database.read() as db:
+        with store.database.read() as db:
             db.set_progress_handler(tick, 10)
             yield count
             db.set_progress_handler(None, 0)

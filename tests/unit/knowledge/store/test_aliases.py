@@ -27,8 +27,8 @@ IDS = [
 ]
 
 
-def table_with(record: KnowledgeStore, chunks: int = 4) -> AliasTable:
-    with record.database.write() as db:
+def table_with(store: KnowledgeStore, chunks: int = 4) -> AliasTable:
+    with store.database.write() as db:
         db.execute(
             "INSERT INTO documents (key, id, uri, title, title_source, mime, language, text, length, hash, "
             "metadata, added_at, updated_at) VALUES (1, 'd', 'u', '', 'none', '', '', '', 0, '', '{}', 0, 0)"
@@ -43,14 +43,14 @@ def table_with(record: KnowledgeStore, chunks: int = 4) -> AliasTable:
             "INSERT INTO entities (key, id, form) VALUES (?, ?, ?)",
             [(key, id_, id_.replace(" ", "")) for key, id_ in enumerate(IDS, 1)],
         )
-    return AliasTable(record.database)
+    return AliasTable(store.database)
 
 
 @pytest.fixture
 def table() -> Iterator[AliasTable]:
-    record = KnowledgeStore(None)
-    yield table_with(record)
-    record.close()
+    store = KnowledgeStore(None)
+    yield table_with(store)
+    store.close()
 
 
 def stated(
@@ -171,8 +171,8 @@ STEPS = st.one_of(
 def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_again(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    record, fresh = KnowledgeStore(None), KnowledgeStore(None)
-    table = table_with(record)
+    store, fresh = KnowledgeStore(None), KnowledgeStore(None)
+    table = table_with(store)
     keys = {id_: key for key, id_ in enumerate(IDS, 1)}
     actions: dict[str, Callable[..., Any]] = {
         "add": lambda *values: table.regroup(table.add([stated(*values)])),
@@ -186,11 +186,11 @@ def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_again(
     for name, *values in steps:
         actions[name](*values)
     rebuilt = table_with(fresh)
-    rows = record.database.rows("SELECT * FROM alias_statements")
+    rows = store.database.rows("SELECT * FROM alias_statements")
     for decision in table.decisions():
         rebuilt.decide(decision)
     rebuilt.add(StatedAlias(*row) for row in rows)
     rebuilt.regroup(range(1, len(IDS) + 1))
     assert groups(table) == groups(rebuilt)
-    record.close()
+    store.close()
     fresh.close()

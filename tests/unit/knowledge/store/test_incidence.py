@@ -20,13 +20,13 @@ ABOUTS = "SELECT chunk, confidence FROM abouts WHERE entity = ? ORDER BY confide
 
 
 @pytest.fixture
-def graph(record: KnowledgeStore, prepare) -> KnowledgeStore:
+def graph(store: KnowledgeStore, prepare) -> KnowledgeStore:
     """Mentions and subjects at random: few of most entities, many of some, and of one everywhere."""
     dice = random.Random(7)
     for n in range(CHUNKS):
-        record.documents.upsert(prepare(f"text {n}", uri=f"text:{n}"))
-    chunks = record.documents.chunk_keys()
-    with record.database.write() as db:
+        store.documents.upsert(prepare(f"text {n}", uri=f"text:{n}"))
+    chunks = store.documents.chunk_keys()
+    with store.database.write() as db:
         for table in ("mentions", "abouts", "names", "relations", "entities"):
             db.execute(f"DELETE FROM {table}")
         db.executemany(
@@ -50,11 +50,11 @@ def graph(record: KnowledgeStore, prepare) -> KnowledgeStore:
                 for source in dice.sample(("title", "heading", "definition"), dice.choice((1, 2))):
                     row = (chunk, entity, source, f"n{entity}", dice.choice((0.5, 0.8, 1.0)))
                     db.execute("INSERT INTO abouts VALUES (?, ?, ?, ?, ?)", row)
-    return record
+    return store
 
 
-def one_by_one(record: KnowledgeStore, sql: str, entities: list[int], limit: int) -> dict[int, list[object]]:
-    return {entity: [tuple(row) for row in record.database.rows(sql, (entity, limit))] for entity in entities}
+def one_by_one(store: KnowledgeStore, sql: str, entities: list[int], limit: int) -> dict[int, list[object]]:
+    return {entity: [tuple(row) for row in store.database.rows(sql, (entity, limit))] for entity in entities}
 
 
 @pytest.mark.parametrize("limit", [1, 3, 12, 50])

@@ -15,68 +15,68 @@ def unit(*values: float) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def store_all(record: KnowledgeStore) -> int:
-    pending = record.vectors.pending(100)
+def store_all(store: KnowledgeStore) -> int:
+    pending = store.vectors.pending(100)
     hashes = list(dict.fromkeys(hash_ for _, hash_ in pending))
-    record.vectors.store(hashes, np.array([unit(1, n) for n in range(len(hashes))]).reshape(-1, 2))
+    store.vectors.store(hashes, np.array([unit(1, n) for n in range(len(hashes))]).reshape(-1, 2))
     return len(hashes)
 
 
-def test_chunks_wait_for_vectors_and_have_them_afterwards(record: KnowledgeStore, prepare):
-    record.documents.upsert(prepare("Some text."))
-    assert record.vectors.coverage() == (0, 1)
-    assert store_all(record) == 1
-    assert record.vectors.coverage() == (1, 1)
-    assert record.vectors.pending(10) == []
-    keys, matrix = record.vectors.of([1, 99])
+def test_chunks_wait_for_vectors_and_have_them_afterwards(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text."))
+    assert store.vectors.coverage() == (0, 1)
+    assert store_all(store) == 1
+    assert store.vectors.coverage() == (1, 1)
+    assert store.vectors.pending(10) == []
+    keys, matrix = store.vectors.of([1, 99])
     assert keys == [1]
     assert matrix.dtype == np.float32
     np.testing.assert_allclose(matrix, [[1, 0]])
 
 
-def test_without_vectors_there_is_an_empty_matrix(record: KnowledgeStore):
-    assert record.vectors.of([])[1].shape == (0, 0)
-    assert record.vectors.coverage() == (0, 0)
+def test_without_vectors_there_is_an_empty_matrix(store: KnowledgeStore):
+    assert store.vectors.of([])[1].shape == (0, 0)
+    assert store.vectors.coverage() == (0, 0)
 
 
-def test_a_text_that_is_there_already_is_not_embedded_again(record: KnowledgeStore, prepare):
-    record.documents.upsert(prepare("Some text."))
-    store_all(record)
-    head = record.changes.head()
-    record.documents.upsert(prepare("Some text.", uri="text:b"))
-    assert record.vectors.coverage() == (2, 2)
-    changes = record.changes.since(head)
+def test_a_text_that_is_there_already_is_not_embedded_again(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text."))
+    store_all(store)
+    head = store.changes.head()
+    store.documents.upsert(prepare("Some text.", uri="text:b"))
+    assert store.vectors.coverage() == (2, 2)
+    changes = store.changes.since(head)
     assert changes is not None
     assert changes.keys["vector+"] == changes.keys["chunk+"] == [2]
 
 
-def test_a_vector_goes_with_the_last_chunk_that_has_its_text(record: KnowledgeStore, prepare):
-    record.documents.upsert(prepare("Some text."))
-    record.documents.upsert(prepare("Some text.", uri="text:b"))
-    store_all(record)
-    record.documents.remove(1)
-    assert record.vectors.coverage() == (1, 1)
-    record.documents.remove(2)
-    assert record.database.rows("SELECT * FROM vectors") == []
+def test_a_vector_goes_with_the_last_chunk_that_has_its_text(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text."))
+    store.documents.upsert(prepare("Some text.", uri="text:b"))
+    store_all(store)
+    store.documents.remove(1)
+    assert store.vectors.coverage() == (1, 1)
+    store.documents.remove(2)
+    assert store.database.rows("SELECT * FROM vectors") == []
 
 
-def test_a_vector_that_comes_after_its_text_has_gone_is_not_kept(record: KnowledgeStore, prepare):
-    record.documents.upsert(prepare("Some text."))
-    ((_, hash_),) = record.vectors.pending(10)
-    record.documents.remove(1)
-    record.vectors.store([hash_], np.array([unit(1, 0)]))
-    assert record.database.rows("SELECT * FROM vectors") == []
+def test_a_vector_that_comes_after_its_text_has_gone_is_not_kept(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text."))
+    ((_, hash_),) = store.vectors.pending(10)
+    store.documents.remove(1)
+    store.vectors.store([hash_], np.array([unit(1, 0)]))
+    assert store.database.rows("SELECT * FROM vectors") == []
 
 
-def test_all_vectors_can_be_forgotten(record: KnowledgeStore, prepare):
-    record.documents.upsert(prepare("Some text."))
-    store_all(record)
-    record.vectors.clear()
-    assert record.vectors.coverage() == (0, 1)
+def test_all_vectors_can_be_forgotten(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text."))
+    store_all(store)
+    store.vectors.clear()
+    assert store.vectors.coverage() == (0, 1)
 
 
-def plainly_waiting(record: KnowledgeStore) -> list[int]:
-    rows = record.database.rows(
+def plainly_waiting(store: KnowledgeStore) -> list[int]:
+    rows = store.database.rows(
         "SELECT key FROM chunks AS c WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash) "
         "ORDER BY key"
     )
@@ -92,36 +92,36 @@ steps = st.lists(puts | st.integers(0, 3) | st.sampled_from(["embed one", "embed
 @given(steps=steps)
 def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepare, steps):
     """Documents that come, change and go, whose paragraphs are also elsewhere, and vectors between them."""
-    record = KnowledgeStore(None)
+    store = KnowledgeStore(None)
     for step in steps:
         match step:
             case (uri, parts):
                 text = "\n\n".join(f"第{part}段 says {part} and nothing else at all." for part in parts)
-                record.documents.upsert(prepare(text, uri=f"text:{uri}"))
+                store.documents.upsert(prepare(text, uri=f"text:{uri}"))
             case "embed one":
-                for _, hash_ in record.vectors.pending(1):
-                    record.vectors.store([hash_], np.array([unit(1, 0)]))
+                for _, hash_ in store.vectors.pending(1):
+                    store.vectors.store([hash_], np.array([unit(1, 0)]))
             case "embed all":
-                store_all(record)
+                store_all(store)
             case "clear":
-                record.vectors.clear()
+                store.vectors.clear()
             case int():
-                found = record.documents.get(f"text:{step}")
-                record.documents.remove(0 if found is None else found.key)
-        waiting = plainly_waiting(record)
-        assert [key for key, _ in record.vectors.pending(1000)] == waiting
-        assert [key for key, _ in record.vectors.pending(2)] == waiting[:2]
-        total = len(record.documents.chunk_keys())
-        assert record.vectors.coverage() == (total - len(waiting), total)
-    record.close()
+                found = store.documents.get(f"text:{step}")
+                store.documents.remove(0 if found is None else found.key)
+        waiting = plainly_waiting(store)
+        assert [key for key, _ in store.vectors.pending(1000)] == waiting
+        assert [key for key, _ in store.vectors.pending(2)] == waiting[:2]
+        total = len(store.documents.chunk_keys())
+        assert store.vectors.coverage() == (total - len(waiting), total)
+    store.close()
 
 
-def test_pending_looks_at_no_chunk_that_has_its_vector(record: KnowledgeStore, prepare, steps):
+def test_pending_looks_at_no_chunk_that_has_its_vector(store: KnowledgeStore, prepare, steps):
     """The cost does not grow with the number of finished chunks."""
     for n in range(50):
-        record.documents.upsert(prepare(f"Text number {n}.", uri=f"text:{n}"))
-    store_all(record)
-    record.documents.upsert(prepare("One more.", uri="text:more"))
-    with steps(record) as count:
-        assert len(record.vectors.pending(16)) == 1
+        store.documents.upsert(prepare(f"Text number {n}.", uri=f"text:{n}"))
+    store_all(store)
+    store.documents.upsert(prepare("One more.", uri="text:more"))
+    with steps(store) as count:
+        assert len(store.vectors.pending(16)) == 1
     assert count[0] < 10

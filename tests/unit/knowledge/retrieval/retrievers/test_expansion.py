@@ -126,9 +126,9 @@ async def test_a_model_that_fails_costs_one_warning_and_no_error(
 ):
     with caplog.at_level(logging.WARNING):
         assert await expand(model, "my secret question", n=2, timeout=0.02) == []
-    (record,) = caplog.records
-    assert reason in record.getMessage()
-    assert "secret" not in record.getMessage()
+    (store,) = caplog.records
+    assert reason in store.getMessage()
+    assert "secret" not in store.getMessage()
 
 
 @pytest.mark.parametrize("error", [LLMError, ConfigError, ConnectionResetError])
@@ -139,8 +139,8 @@ async def test_the_question_is_not_logged_even_if_the_error_holds_it(
         raise error("400: cannot read\n'my secret question'")
 
     assert await generate_variants(ByNumber(answer), "my secret question") == []
-    (record,) = caplog.records
-    assert record.getMessage() == f"The question is not expanded: {error.__name__}: 400: cannot read '…'"
+    (store,) = caplog.records
+    assert store.getMessage() == f"The question is not expanded: {error.__name__}: 400: cannot read '…'"
 
 
 @pytest.mark.parametrize("expand", [generate_variants, hypothetical_documents])
