@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,9 @@ from tools.provider_reference import table
 _ROOT = Path(__file__).parents[1]
 _MARKER = "hostile"
 _WAIT = 300  # seconds; on a busy machine
+
+Case = tuple[str, str]
+"""Area and file of a hostile test; a parametrized test is several cases."""
 
 PAGE = _ROOT / "docs" / "reference" / "hostile-input.md"
 
@@ -87,9 +90,16 @@ model](../explanation/threat-model.md).
 """
 
 
-def page() -> str:
-    """Return the whole page."""
-    counts = count_cases()
+def page(cases: Iterable[Case] | None = None) -> str:
+    """Return the whole page.
+
+    Args:
+        cases: all cases of the suite; by default they are collected in another process.
+
+    Raises:
+        ValueError: a marker has an unknown area, or not every test could be collected.
+    """
+    counts = _count_cases(collect_cases() if cases is None else cases)
     rows = [
         (area, about, str(counts[area].total()), ", ".join(f"`{folder}`" for folder in sorted(counts[area])))
         for area, about in AREAS.items()
@@ -99,12 +109,20 @@ def page() -> str:
     return f"{_HEAD.rstrip()}\n\n**{total} cases in {len(AREAS)} areas.**\n\n{shown}\n"
 
 
-@cache
-def count_cases() -> dict[str, Counter[str]]:
-    """Count the cases of each area by their folders, from `pytest --collect-only`.
+def marked_cases(items: Iterable[pytest.Item]) -> list[Case]:
+    """Return the hostile cases among the tests that pytest has collected."""
+    return [
+        (str(marker.args[0]) if len(marker.args) == 1 else "", str(item.path))
+        for item in items
+        if (marker := item.get_closest_marker(_MARKER)) is not None
+    ]
+
+
+def collect_cases() -> list[Case]:
+    """Collect the hostile cases by `pytest --collect-only`.
 
     Raises:
-        ValueError: If a marker has another area, or if not every test could be collected.
+        ValueError: not every test could be collected.
     """
     files = [
         str(path)
@@ -117,24 +135,26 @@ def count_cases() -> dict[str, Counter[str]]:
     )  # fmt: skip
     if done.returncode != 0:
         raise ValueError(f"The tests cannot be collected:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return [(area, file) for area, file in json.loads(done.stdout.splitlines()[-1])]
+
+
+def _count_cases(cases: Iterable[Case]) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {area: Counter() for area in AREAS}
-    for area, file in json.loads(done.stdout.splitlines()[-1]):
+    for area, file in cases:
         if area not in AREAS:
-            raise ValueError(f"{file}: {area!r} is no area of tools/hostile_reference.py.")
+            raise ValueError(f"{file}: {area!r} is not an area of tools/hostile_reference.py.")
         counts[area][Path(file).parent.relative_to(_ROOT / "tests").as_posix()] += 1
     return counts
 
 
 class _Listing:
-    """Keeps the area and the file of every case that pytest has collected."""
+    """Keeps the hostile cases that pytest has collected."""
 
     def __init__(self) -> None:
-        self.cases: list[tuple[str, str]] = []
+        self.cases: list[Case] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            if (marker := item.get_closest_marker(_MARKER)) is not None:
-                self.cases.append((str(marker.args[0]) if len(marker.args) == 1 else "", str(item.path)))
+        self.cases = marked_cases(session.items)
 
 
 def _collect(files: list[str]) -> int:

@@ -34,9 +34,18 @@ def _architecture() -> Any:
     return import_module("tools.architecture_reference")
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@pytest.mark.parametrize("name", [name for name in _NAMES if name != "hostile"])
 def test_a_page_is_what_the_code_says(name: str) -> None:
     assert import_module("tools.reference").differences(name) == {}, "run: python -m tools.reference"
+
+
+def test_the_page_of_hostile_input_counts_the_tests(request: pytest.FixtureRequest) -> None:
+    hostile = import_module("tools.hostile_reference")
+    config = request.config
+    asked = [(config.invocation_params.dir / each).resolve() for each in config.args]
+    whole = asked == [_ROOT / "tests"] and not (config.option.markexpr or config.option.keyword)
+    cases = hostile.marked_cases(request.session.items) if whole else None
+    assert hostile.PAGE.read_text(encoding="utf-8") == hostile.page(cases), "run: python -m tools.reference"
 
 
 def test_the_command_says_which_page_is_old_and_writes_it(tmp_path: Path, monkeypatch, capsys) -> None:
