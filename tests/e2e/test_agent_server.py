@@ -143,7 +143,7 @@ def test_a_call_that_may_have_been_made_is_not_made_again_without_a_word(
     deny = [{"id": waiting["pending"][0]["id"], "action": "deny"}]
     done = answered(again, "agent_decide", run_id=run["run_id"], decisions=deny)
     assert done["status"] == "completed"
-    assert "not known whether the call was done" in done["output"]
+    assert "not known whether the call took effect" in done["output"]
     assert marked.read_text(encoding="utf-8") == "x\n"
 
 

@@ -115,7 +115,7 @@ def test_a_call_is_refused_with_a_reason_or_made_with_other_arguments(
     person.types("e\n")
     person.sees("Arguments as JSON: ")
     person.types("{no JSON\n")
-    person.sees("This is no JSON")
+    person.sees("This is not valid JSON")
     person.types("e\n")
     person.sees("Arguments as JSON: ")
     person.types('{"text": "海"}\n')

@@ -96,7 +96,7 @@ def test_the_next_reply_begins_with_a_late_result_and_says_it_once(start: Any, a
     session = begun["session_id"]
     assert begun["status"] == "working"
     under_way = said(server, "is it booked now?", session, wait_seconds=0)
-    assert under_way["text"] == "“Book an appointment” is under way; I am still at it."
+    assert under_way["text"] == "“Book an appointment” is in progress; I am still working on it."
     api.let.set()
     assert ended(server, begun["run_id"])["output"] == _RESULT
     told = said(server, "What are your opening hours?", session)

@@ -199,9 +199,7 @@ def test_a_command_adds_while_a_server_works_on_the_same_home(start_kb, loom_kb,
     found = server.call("query", query="Who moors for free?")["structuredContent"]["passages"]
     assert found[0]["title"] == "Harbour handbook"
     cause, remedy = failure(loom_kb("remove", "--all"))
-    assert re.fullmatch(
-        r"The knowledge base 'default' is in use: loom-kb \(process \d+\) works for it\.", cause
-    )
+    assert re.fullmatch(r"The knowledge base 'default' is in use by loom-kb \(process \d+\)\.", cause)
     assert remedy == "Close the programs that use it and try again."
 
 

@@ -11,7 +11,7 @@ def test_a_damaged_knowledge_base_is_told_repaired_and_fine_again(loom_kb, home:
     assert loom_kb("add", documents, "--kb", "文档").returncode == 3  # two files that cannot be read
     (record,) = home.glob("kb/*/record.db")
     fine = loom_kb("check", "--kb", "文档")
-    assert (fine.returncode, "as it should be" in fine.stdout.decode()) == (0, True)
+    assert (fine.returncode, "no problems found" in fine.stdout.decode()) == (0, True)
     db = sqlite3.connect(record)
     db.execute("DELETE FROM mentions WHERE entity IN (SELECT entity FROM mentions LIMIT 1)")
     db.execute("UPDATE chunks SET text = 'x' WHERE key = 3")

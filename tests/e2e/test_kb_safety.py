@@ -69,7 +69,7 @@ def test_a_server_fetches_pages_only_with_leave(start_kb, local_servers):
     result = server.call("add", urls=[url])
     assert finished(server, result)["counts"] == {"added": 1}
     assert "metadata service" in refusal(server.call("add", urls=[url, "http://169.254.169.254/latest/"]))
-    assert "no http or https" in refusal(server.call("add", urls=["file:///etc/passwd"]))
+    assert "not an http or https" in refusal(server.call("add", urls=["file:///etc/passwd"]))
     assert "There is no address to add" in refusal(server.call("add", urls=[]))
     server.close_input()
     strict = start_kb()

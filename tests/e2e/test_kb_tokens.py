@@ -39,7 +39,7 @@ def test_options_that_do_not_go_together_are_refused(loom_kb):
         (["--http", "--issuer", "https://login.example"], "needs --public-url"),
         (
             ["--http", "--issuer", "http://login.example", "--public-url", "https://kb.example/mcp"],
-            "no https",
+            "not an https",
         ),
     ]:
         done = loom_kb("serve", *options)

@@ -373,7 +373,7 @@ def test_over_stdio_no_planted_secret_is_written_anywhere(
     world.written.add("audit show", json.dumps(shown, ensure_ascii=False))
     assert {entry["tool"] for entry in shown} >= {"add", "agent_run", "leaky:connect", "flow_chat"}
     assert any(entry["tool"].startswith("POST ") for entry in shown)
-    assert "is whole" in world.run("loom_agent", "audit", "verify")
+    assert "is intact" in world.run("loom_agent", "audit", "verify")
     world.written.add("mcp list", world.run("loom_agent", "mcp", "list", "--json"))
 
 

@@ -88,11 +88,11 @@ def test_everything_can_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("set_it", "wrong", "told"),
     [
-        (config.set_default_llm, 5, "5 is no model"),
+        (config.set_default_llm, 5, "5 is not a model"),
         (config.set_default_llm, "nosuchvendor", "there is no 'nosuchvendor'"),
         (config.set_default_llm, "", "there is no ''"),
         (config.enable_metrics, "no", "Metrics cannot be 'no'"),
-        (config.set_default_memory, UserMessage(()), "is no memory"),
+        (config.set_default_memory, UserMessage(()), "is not a memory"),
         (config.set_max_iterations, 0, "cannot take 0 turns"),
         (config.set_max_iterations, True, "cannot take True turns"),
         (config.set_max_iterations, "50", "cannot take '50' turns"),

@@ -18,11 +18,11 @@ _TOOL = Path(__file__).parents[2] / "tools" / "contract.py"
 # without spaces; and with its output schema, which some hosts show a model, too. In an empty home.
 TOKENS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "agent": {
-        "agent_run": (366, 582),
+        "agent_run": (361, 577),
         "agent_wait": (144, 360),
         "agent_reply": (130, 346),
         "agent_decide": (301, 517),
-        "agent_control": (137, 353),
+        "agent_control": (134, 350),
         "agent_runs": (146, 174),
         "agent_events": (126, 240),
         "tool_search": (105, 196),
@@ -33,7 +33,7 @@ TOKENS: Mapping[str, Mapping[str, tuple[int, int]]] = {
         "flow_resume": (254, 443),
         "flow_list": (69, 183),
         "flow_explain": (137, 405),
-        "flow_status": (165, 399),
+        "flow_status": (166, 400),
     },
     "kb": {
         "query": (378, 484),

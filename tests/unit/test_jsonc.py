@@ -54,7 +54,7 @@ def test_what_is_below_the_levels_that_are_looked_at_has_no_places() -> None:
 
 def test_a_name_that_stands_twice_is_refused_or_the_last_counts() -> None:
     text = '{"a": 1,\n "a": 2}'
-    with pytest.raises(UnreadableTextError, match="2:2: the name 'a' is there twice"):
+    with pytest.raises(UnreadableTextError, match="2:2: the name 'a' is duplicated"):
         _read(text)
     root = _read(text, unique=False)
     assert root.value == {"a": 2}

@@ -478,7 +478,7 @@ class KnowledgeBaseWorker:
         if jobs and status.stopped:
             raise LLMError(
                 f"Another process works for this knowledge base, and cannot continue: {status.stopped}",
-                advice="To use another key or model, restart it with that.",
+                advice="To use another key or model, restart that process with it.",
             )
         return jobs or (status.embeds and not status.problem)
 

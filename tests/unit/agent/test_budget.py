@@ -66,7 +66,7 @@ async def test_calls_that_are_used_up_are_refused_and_the_model_may_still_answer
     assert (result.status, result.output, result.spent.tool_calls) == ("completed", "3 results", 2)
     texts = [message.text for message in llm.calls[1].messages if isinstance(message, ToolMessage)]
     assert texts[:2] == ["step 0", "step 1"]
-    assert "all 2 calls" in texts[2]
+    assert "all of its 2 tool calls" in texts[2]
 
 
 @pytest.mark.parametrize("calls", [0, 2])

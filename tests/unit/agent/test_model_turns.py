@@ -35,7 +35,7 @@ def test_it_is_the_same_at_any_time_of_the_day_so_that_vendors_can_cache_it() ->
 
 def test_it_speaks_of_what_there_is() -> None:
     plain = system_prompt("", run=_run(), tools=(), knowledge=False)
-    assert "tool" not in plain.replace("what tools say", "")
+    assert "tool" not in plain.replace("the results of tools", "")
     searching = system_prompt("", run=_run(), tools=(ToolSpec("tool_search"),), knowledge=False)
     assert "`tool_search` finds them" in searching
     assert "cite the id" in system_prompt("", run=_run(), tools=(), knowledge=True)

@@ -44,7 +44,7 @@ def _with(part: dict[str, object]) -> dict[str, object]:
         ({"output_schema": _with({"type": "string", "pattern": "("})}, "名称"),
         ({"output_schema": {"type": "object", "allOf": [{"$ref": "#"}]}}, "nested too deeply"),
         ({"output_schema": {"type": "object", "default": object()}}, "JSON values"),
-        ({"allowed_tools": ["re:("]}, "`allowed_tools`.* is no regular expression"),
+        ({"allowed_tools": ["re:("]}, "`allowed_tools`.* is not a usable regular expression"),
         ({"allowed_tools": [5]}, "`allowed_tools` contains 5"),
         ({"allowed_tools": 5}, "`allowed_tools` is 5"),
         ({"allowed_tools": "look"}, "`allowed_tools` is 'look'"),

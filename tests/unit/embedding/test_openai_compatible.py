@@ -426,7 +426,7 @@ async def test_without_the_sdk_its_absence_is_told(monkeypatch: pytest.MonkeyPat
         ({"max_texts": -1}, "max_texts"),
         ({"timeout": 0.0}, "timeout"),
         ({"api_key": "a\nb"}, "key from api_key"),
-        ({"api_key_env": KEY}, r"api_key_env .* no name .*such as EMBEDDING_API_KEY"),
+        ({"api_key_env": KEY}, r"api_key_env .* not the name .*such as EMBEDDING_API_KEY"),
         ({"provider": "acme"}, "no embedding provider 'acme'.*local, openai, qwen"),
         ({"provider": "ollama"}, "OllamaEmbedder"),
     ],

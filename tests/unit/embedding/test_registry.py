@@ -39,8 +39,8 @@ def test_a_model_is_made_again_from_its_configuration_or_its_id(choice: str):
         ({"provider": "acme", "model": "m"}, "provider 'acme'.*local, openai, qwen"),
         ({"provider": "ollama"}, "'ollama' has no model"),
         ({"provider": "openai_compatible", "model": "m"}, "base_url .* is missing.*http://localhost:8000/v1"),
-        ({"provider": "openai", "api_key": "sk-1"}, "takes no 'api_key'.*api_key_env"),
-        ({"provider": "openai", "colour": "red"}, "takes no 'colour'.*provider, model, base_url"),
+        ({"provider": "openai", "api_key": "sk-1"}, "no option 'api_key'.*api_key_env"),
+        ({"provider": "openai", "colour": "red"}, "no option 'colour'.*provider, model, base_url"),
         ({"provider": "openai", "dimension": "many"}, "dimension of the embedding configuration is wrong"),
         ({"provider": "openai", "dimension": -4}, "dimension of the embedding configuration is wrong"),
         ({"provider": 7}, "provider of the embedding configuration is wrong"),
@@ -106,7 +106,7 @@ def test_limits_that_a_server_needs_are_remembered_and_are_no_other_vectors():
 
 
 def test_text_that_is_no_json_is_refused():
-    with pytest.raises(ConfigError, match="no JSON"):
+    with pytest.raises(ConfigError, match="not valid JSON"):
         create_embedder('{"provider": "openai"')
 
 

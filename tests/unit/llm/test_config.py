@@ -62,7 +62,7 @@ def test_a_whole_configuration_is_read_from_json():
         ({"provider": "openai", "base_url": "localhost:8000"}, "base_url: an address begins with https://"),
         ({"provider": "openai", "base_url": "https://"}, "base_url: an address begins with https://"),
         ({"provider": "openai", "fallbacks": [{"provider": 3}]}, "fallbacks[0].provider: Input should be"),
-        ({"provider": "openai", "headers": {"X-Title": "a", "X-Key": "k"}}, "headers: X-Key: A key may not"),
+        ({"provider": "openai", "headers": {"X-Title": "a", "X-Key": "k"}}, "headers: X-Key: A key must not"),
         (
             {"provider": "custom", "spec": {"headers": {"X-Key": "k"}}},
             "spec: X-Key belongs under the `headers`",

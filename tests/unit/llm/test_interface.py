@@ -135,7 +135,7 @@ def _weather(city: str) -> str:
         ([{"description": "天气"}], "it has no `name`"),
         ([{"type": "web_search"}], "put them into `extra`"),
         ([{"name": "weather", "params": {}}], "the unknown field 'params'"),
-        ([{"name": "weather", "parameters": "city"}], "no JSON Schema"),
+        ([{"name": "weather", "parameters": "city"}], "not a JSON Schema"),
     ],
 )
 async def test_what_is_no_tool_is_refused_by_the_mock_and_by_vendors_alike(tools: Any, why: str):

@@ -184,7 +184,7 @@ async def test_an_error_of_ours_costs_one_server_and_no_one_waits_for_it(
             await registry.load_servers()
         forget()
 
-        assert "given up after an error of Loom's own" in registry.servers()[0].problem
+        assert "disabled after an internal error" in registry.servers()[0].problem
     assert "a listener must not raise" in caplog.text
 
 

@@ -74,9 +74,9 @@ async def test_a_body_is_sent_and_a_redirect_of_it_is_the_answer(client, server)
 async def test_places_of_this_machine_are_refused_unless_allowed(server) -> None:
     url = server.answers("/", b"secret")
     for form in (url, url.replace("127.0.0.1", "localhost"), url.replace("127.0.0.1", "[::ffff:127.0.0.1]")):
-        assert "may not be asked" in await refusal(GuardedClient(), form)
+        assert "is not allowed" in await refusal(GuardedClient(), form)
     for form in ("127.1", "2130706433", "0x7f000001", "0177.0.0.1"):
-        assert "is no web address" in await refusal(GuardedClient(), url.replace("127.0.0.1", form))
+        assert "is not a web address" in await refusal(GuardedClient(), url.replace("127.0.0.1", form))
     assert server.asked == []
 
 
@@ -116,7 +116,7 @@ async def test_a_name_that_turns_private_for_a_redirect_is_refused(server) -> No
 
     url = server.answers("/", status=302, Location="/secret").replace("127.0.0.1", "rebinding.example")
     server.answers("/secret", b"secret")
-    assert "(127.0.0.66) may not be asked" in await refusal(GuardedClient(policy, resolve=rebinding), url)
+    assert "(127.0.0.66) is not allowed" in await refusal(GuardedClient(policy, resolve=rebinding), url)
     assert [asked.target for asked in server.asked] == ["/"]
 
 
@@ -149,9 +149,10 @@ async def test_a_redirect_without_a_place_is_the_answer(client, server) -> None:
     ("location", "reason"),
     [("http://169.254.169.254/latest/meta-data/", "metadata service"),
      ("http://localhost/", "private network"), ("http://[::1]:1/", "this machine itself"),
-     ("file:///etc/passwd", "no http or https"),
-     ("//10.0.0.1/x", "private address"), ("http://a:b@127.0.0.1/", "user name"), ("gopher://x/", "no http"),
-     ("http://[bad/", "no web address"), ("http://127.0.0.1:99999/", "no web address"),
+     ("file:///etc/passwd", "not an http or https"),
+     ("//10.0.0.1/x", "private address"), ("http://a:b@127.0.0.1/", "user name"),
+     ("gopher://x/", "not an http"), ("http://[bad/", "not a web address"),
+     ("http://127.0.0.1:99999/", "not a web address"),
      ("/" + "x" * 5000, "more than 4,096 characters")],
 )  # fmt: skip
 async def test_each_redirect_is_checked_like_the_first_address(
@@ -304,7 +305,7 @@ async def test_a_name_that_takes_too_long_to_find_is_given_up() -> None:
         raise AssertionError
 
     client = GuardedClient(NetPolicy(connect_seconds=0.1), resolve=slow)
-    assert "could not be connected within 0.1 seconds" in await refusal(client, "http://slow.example/")
+    assert "did not accept a connection within 0.1 seconds" in await refusal(client, "http://slow.example/")
 
 
 async def test_no_one_listening_is_said(client) -> None:
@@ -403,7 +404,7 @@ async def test_a_connection_that_is_kept_goes_where_it_was_checked(local_servers
             assert (await client.request("GET", url)).body == b"inside"
         assert len(told) == 1
         await client.aclose()
-        assert "(10.0.0.1) may not be asked" in await refusal(client, url)
+        assert "(10.0.0.1) is not allowed" in await refusal(client, url)
 
 
 async def test_a_server_that_closes_what_is_kept_is_reconnected(client, server) -> None:

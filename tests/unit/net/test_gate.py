@@ -30,7 +30,7 @@ def gate(*addresses: str, rules: Sequence[str] = ()) -> SsrfGuard:
      "http://100.64.0.1/", "http://[64:ff9b::7f00:1]/"],
 )  # fmt: skip
 def test_a_private_place_is_refused_by_its_name_alone(url: str) -> None:
-    with pytest.raises(NetError, match="may not be asked") as refused:
+    with pytest.raises(NetError, match="is not allowed") as refused:
         gate("8.8.8.8").check(parse_url(url))
     assert "--allow-net" in refused.value.advice
 
@@ -54,7 +54,7 @@ def test_a_metadata_service_is_refused_whatever_is_allowed(url: str) -> None:
     with pytest.raises(NetError, match="is the metadata service of a cloud") as refused:
         gate("8.8.8.8", rules=everything).check(parse_url(url))
     assert refused.value.failure == "refused"
-    assert "Nothing allows this" in refused.value.advice
+    assert "This cannot be allowed" in refused.value.advice
 
 
 async def test_a_name_that_is_allowed_may_not_be_one_of_a_metadata_service() -> None:
@@ -65,7 +65,7 @@ async def test_a_name_that_is_allowed_may_not_be_one_of_a_metadata_service() -> 
 
 @pytest.mark.parametrize("port", [1, 21, 22, 23, 25, 53, 110, 139, 445, 587, 993, 1023])
 def test_ports_of_other_services_are_refused(port: int) -> None:
-    with pytest.raises(NetError, match="web pages are not there"):
+    with pytest.raises(NetError, match="not a port of web servers"):
         gate("8.8.8.8").check(parse_url(f"http://example.com:{port}/"))
 
 
@@ -94,7 +94,7 @@ def test_where_some_hosts_are_named_no_others_pass() -> None:
         "https://notexample.org/",
         "https://8.8.8.8/",
     ):
-        with pytest.raises(NetError, match="only some hosts may") as refused:
+        with pytest.raises(NetError, match="only certain hosts are") as refused:
             named.check(parse_url(url))
         assert refused.value.advice == "Ask one of: *.example.org, api.example.com."
 

@@ -126,7 +126,7 @@ def test_only_what_is_allowed_is_offered(allowed: list[str] | None, offered: lis
 
 
 def test_a_wrong_pattern_is_named() -> None:
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a usable regular expression"):
         is_allowed(_Named("x"), ["re:("])
 
 
@@ -196,7 +196,7 @@ def test_a_tool_that_no_model_can_be_told_of_is_left_out(caplog: pytest.LogCaptu
 
     assert [spec.name for spec in box.specs()] == [box.tools()[0].wire_name]
     assert "the tool s:坏 is not offered" in caplog.text
-    with pytest.raises(ConfigError, match="'s:坏' is no JSON"):
+    with pytest.raises(ConfigError, match="'s:坏' is not JSON"):
         Toolbox([broken])
 
 

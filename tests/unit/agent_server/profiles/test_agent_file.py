@@ -113,7 +113,7 @@ def test_the_first_profile_is_meant_where_none_is_called_default(read):
         ('{"profiles": {"a": {}', ":1:22: "),
         ('{"profiles": {"a\\u202eb": {}}}', "this is not a valid name of a profile."),
         ('{"profiles": {" ": {}}}', "this is not a valid name of a profile."),
-        ("[]", ":1:1: here should be an object"),
+        ("[]", ":1:1: expected an object"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(read, text, said):

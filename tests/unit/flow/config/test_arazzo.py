@@ -162,9 +162,9 @@ def _changed(**step):
         ("[]", "the whole should be an object"),
         ("{}", "arazzo is missing"),
         ('{"arazzo": "2.0.0"}', "arazzo is '2.0.0'. Loom reads Arazzo 1.0 and 1.1."),
-        ("1: 2", "has a name that is no text"),
+        ("1: 2", "has a name that is not a string"),
         (_changed(channelPath="x"), "steps[0].channelPath belongs to messages"),
-        (_changed(operationPath="x"), "is no operation of a source"),
+        (_changed(operationPath="x"), "is not an operation of a source"),
         (
             _changed(operationPath=None, operationId="x"),
             "'x' is not in the available sources. Give the OpenAPI",

@@ -56,7 +56,7 @@ def test_a_place_is_line_and_column():
         ),
         (
             steps({"stepId": "a", "ask": {"question": "?", "into": "数"}}),
-            "'数', which the answer becomes. Did you mean",
+            "'数', which takes the answer. Did you mean",
         ),
         (
             steps({**STEP, "parameters": {"q": "{$steps.b.outputs.result}"}}, {**STEP, "stepId": "b"}),
@@ -191,12 +191,15 @@ def test_a_place_is_line_and_column():
             "its dependencies form a cycle",
         ),
         # inputs and outputs
-        (flow(endpoint="GET /{$inputs.day}"), "no schema names the input 'day'. Name it in the `properties`"),
-        (steps({**STEP, "parameters": {"x": "{$inputs.天}"}}), "no schema names the input '天'"),
+        (
+            flow(endpoint="GET /{$inputs.day}"),
+            "no schema defines the input 'day'. Name it in the `properties`",
+        ),
+        (steps({**STEP, "parameters": {"x": "{$inputs.天}"}}), "no schema defines the input '天'"),
         (steps({**STEP, "successCriteria": ["$inputs.ids == 1"]}), "Did you mean 'id'?"),
         (
             flow(input_schema=INPUTS, trigger_patterns=["请(?P<天>.)天假"]),
-            "no schema names the input '天', which a group fills",
+            "no schema defines the input '天', which a named group fills",
         ),
         (steps({**STEP, "outputs": {"x": "$steps.b.outputs.y"}}), "there is no step 'b'. There are: a."),
         (
@@ -211,10 +214,10 @@ def test_a_place_is_line_and_column():
                     {"name": "t", "description": "d", "endpoint": "GET https://a.example/{$inputs.a}"}
                 ]
             },
-            "no schema names the input 'a'",
+            "no schema defines the input 'a'",
         ),
         # texts that cannot be read
-        (flow(response="{$input.a}"), "here should be $inputs"),
+        (flow(response="{$input.a}"), "expected $inputs"),
         (steps({**STEP, "outputs": {"x": "response"}}), "(character 1 of it)"),
         (steps({**STEP, "successCriteria": ["$statusCode = 200"]}), "character 13 of it"),
         (steps({**STEP, "successCriteria": [{"condition": "[", "type": "regex"}]}), "needs a context"),
@@ -257,8 +260,8 @@ def test_a_place_is_line_and_column():
         # addresses
         ({"flows": [{"flow_id": "f"}]}, "the request goes to `flow_url`, which is not set"),
         ({"flows": [{"flow_id": "f", "endpoint": "GET /x"}]}, "the path '/x' is relative to `flow_url`"),
-        ({"flow_url": "/api"}, "no base address for paths"),
-        ({"flow_url": "https://a.example/{$inputs.x}"}, "no base address for paths"),
+        ({"flow_url": "/api"}, "not a base address for paths"),
+        ({"flow_url": "https://a.example/{$inputs.x}"}, "not a base address for paths"),
         (flow(endpoint="GET https://{$inputs.host}/"), "a host may not come from a placeholder"),
         (flow(endpoint="GET https://a.example{$inputs.host}/"), "a host may not come from a placeholder"),
         (flow(endpoint="GET ftp://a.example/"), "begins with https:// or http://"),
@@ -279,12 +282,12 @@ def test_a_place_is_line_and_column():
         ),
         (
             {"retrieve_knowledge_url": {"url": "https://a.example", "parameters": {"q": "{$inputs.x}"}}},
-            "no schema names the input 'x'",
+            "no schema defines the input 'x'",
         ),
         ({"knowledge": {"kind": "lokal"}}, "does not match any of the expected tags"),
         ({"net": {"allow": ["10.0.0.0/99"]}}, "neither a host nor a network"),
-        ({"net": {"only": ["https://a.example"]}}, "is no host"),
-        ({"net": {"trace": ["a.*.example"]}}, "is no host"),
+        ({"net": {"only": ["https://a.example"]}}, "is not a host name"),
+        ({"net": {"trace": ["a.*.example"]}}, "is not a host name"),
         # as_tool
         (flow(flow_id="请假", as_tool=True, description="d"), "a tool cannot have the name '请假'"),
         (

@@ -102,7 +102,7 @@ async def test_what_was_done_long_before_is_told_in_the_users_language(api: Api,
     run = await executor.execute("f", "pay it please")
     run = await executor.send_command(run.id, Abort())
     assert run.status == "aborted"
-    assert run.output == "“付款单” is cancelled.\nThis had been done before: 付款, #2."
+    assert run.output == "“付款单” is cancelled.\nAlready done: 付款, #2."
 
 
 async def test_a_branch_that_is_under_way_is_let_end_too(api: Api, flows: Flows) -> None:

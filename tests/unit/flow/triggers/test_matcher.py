@@ -143,7 +143,7 @@ def test_a_pattern_is_certain_where_one_of_its_places_is() -> None:
         (r"申请\y", 3, r"\y is not known"),
         ("a{2000}", 2, "repetitions"),
         ("请[龥-一]", 2, "empty"),
-        ("(?P<a b>x)", 1, "no name"),
+        ("(?P<a b>x)", 1, "is not a name"),
         ("(?P<n>x)(?P<n>y)", 9, "twice"),
         ("(?(1)a|b)", 1, "not known"),
         ("(?x) a", 1, "not known"),

@@ -84,4 +84,4 @@ async def test_what_is_not_under_way_is_not_cancelled_and_the_question_stays() -
         begun = await talk("我想请假")
         reply = await talk("cancel my appointment")
         assert (reply.route.action, reply.run_id) == ("clarify", begun.run_id)
-        assert "“预约” is not under way" in reply.text
+        assert "“预约” is not in progress" in reply.text

@@ -125,7 +125,7 @@ async def test_one_conversation_serves_one_tenant_and_its_variables_last() -> No
         assert (context["tenantId"], context["user"]) == ("acme", "李雷")
         with pytest.raises(InvalidInputError, match="another tenantId"):
             await talk("你好", context={"tenantId": "other"})
-        with pytest.raises(InvalidInputError, match="no JSON"):
+        with pytest.raises(InvalidInputError, match="not valid JSON"):
             await talk("你好", context={"user": object()})
         with pytest.raises(InvalidInputError, match="characters"):
             await talk("你好", context={"user": "x" * 20_000})

@@ -266,7 +266,7 @@ async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch:
     assert (found.facts["embedder"], found.findings) == ("open.bigmodel.cn/embedding-3/2048", [])
     monkeypatch.delenv("ZAI_API_KEY")
     wanting = await only(service)
-    assert "wants a key" in wanting.message
+    assert "needs a key" in wanting.message
     assert wanting.remedy == "put it into the environment variable ZAI_API_KEY"
     store = service.library.catalogue.folder("notes") / "record.db"
     assert "zhipu" in store.read_text(errors="replace")

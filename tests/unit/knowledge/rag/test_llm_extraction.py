@@ -293,7 +293,7 @@ async def test_passages_that_only_rules_could_read_are_noted_with_the_job():
     kb = knowledge_base(MockProvider(lambda _: "I am sorry."))
     job = await kb.add_documents(documents(2))
     notes = [note for _, note in kb.store.jobs.notes(job)]
-    assert len([note for note in notes if "1 of 1 passages were read by rules alone" in note]) == 2
+    assert len([note for note in notes if "1 of 1 passages were extracted by rules only" in note]) == 2
     kb.close()
 
 

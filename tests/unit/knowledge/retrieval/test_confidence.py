@@ -34,14 +34,14 @@ def test_a_passage_that_is_near_and_holds_the_words_is_a_strong_match_and_needs_
 def test_a_weak_match_names_the_words_that_no_passage_holds_as_they_were_written():
     match = assess_match(BREAD, VACUUM, nearness=[near(0.84)])
     assert match.verdict == "weak"
-    assert match.note == "Weak match: no passage found holds “bake”, “sourdough”, “bread”."
+    assert match.note == "Weak match: no passage found contains “bake”, “sourdough”, “bread”."
 
 
 def test_where_nothing_is_near_and_no_word_is_held_there_is_no_match_and_advice():
     match = assess_match(BREAD, VACUUM, nearness=[near(0.78)])
     assert match.verdict == "none"
     assert match.note.startswith(
-        "No match: nothing here is close to the question, and no passage found holds"
+        "No match: nothing here is close to the question, and no passage found contains"
     )
     assert "Try other words or another source" in match.note
 
@@ -143,7 +143,7 @@ def test_an_identifier_decides_whether_passages_that_are_all_alike_fit(question)
     like = [item("PAY-4816 was entered on Monday."), item("PAY-4815 was entered on Monday.")]
     absent = assess_match(question, like, nearness=[near(0.95)])
     assert absent.verdict == "weak"
-    assert absent.note.startswith("Weak match: no passage found holds “PAY-4817”")
+    assert absent.note.startswith("Weak match: no passage found contains “PAY-4817”")
     held = assess_match(
         question, [item("PAY-4817 was entered on Monday."), *like], nearness=[near(0.7, mean=0.7)]
     )

@@ -150,7 +150,7 @@ async def test_one_that_no_passage_holds_is_named_as_a_caution(base, question: s
     ):
         answer = await base.search(question.format(missing), limit=5)
         assert answer.match.verdict == "weak"
-        assert f"no passage found holds “{missing}”" in answer.match.note
+        assert f"no passage found contains “{missing}”" in answer.match.note
 
 
 async def test_a_common_name_and_ordinary_words_do_not_decide(base):

@@ -277,7 +277,7 @@ async def test_an_answer_that_is_too_long_is_refused():
         with pytest.raises(LLMError, match="more than 50 bytes"):
             await client.complete(_request())
     async with _client(FakeVendors([Turn(text="好" * 600)]), max_length=500) as client:
-        with pytest.raises(LLMError, match="more than 500 letters"):
+        with pytest.raises(LLMError, match="more than 500 characters"):
             await _streamed(client, _request())
     endless = _app(b"data: " + b"x" * 10_000, "text/event-stream")
     async with _client_of(endless, max_length=5000) as client:

@@ -244,7 +244,7 @@ def test_what_is_no_answer_cannot_be_read(answer: object):
 
 
 def test_an_event_that_is_no_object_cannot_be_read():
-    with pytest.raises(LLMError, match="no JSON object"):
+    with pytest.raises(LLMError, match="not a JSON object"):
         _reader().feed([])
 
 
@@ -260,7 +260,7 @@ def test_an_event_that_is_no_object_cannot_be_read():
 )
 def test_an_answer_has_its_limit(event: dict[str, Any]):
     _reader(max_length=4).feed(event)
-    with pytest.raises(LLMError, match="more than 3 letters") as caught:
+    with pytest.raises(LLMError, match="more than 3 characters") as caught:
         _reader(max_length=3).feed(event)
     assert caught.value.failure == "unreadable"
 

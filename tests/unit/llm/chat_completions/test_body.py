@@ -129,7 +129,7 @@ def test_no_tools_are_sent_where_none_may_be_called_and_the_vendor_cannot_be_tol
 
 
 def test_a_tool_that_is_not_there_cannot_be_chosen() -> None:
-    with pytest.raises(InvalidInputError, match="'fly' is to be called"):
+    with pytest.raises(InvalidInputError, match="The tool choice 'fly'"):
         _body(tools=(_LOOK,), tool_choice="fly")
 
 

@@ -354,7 +354,7 @@ def test_an_answer_without_end_is_given_up(delta: dict[str, Any]) -> None:
     reader = AnswerReader(_PLAIN, model="m", max_length=100)
     reader.feed(_chunk(**delta))
 
-    with pytest.raises(LLMError, match="more than 100 letters") as caught:
+    with pytest.raises(LLMError, match="more than 100 characters") as caught:
         reader.feed(_chunk(**delta))
     assert caught.value.failure == "unreadable"
 

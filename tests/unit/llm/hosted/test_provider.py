@@ -38,7 +38,7 @@ def test_the_vendors_usual_model_is_asked_unless_another_is_chosen():
     [
         (GPUSTACK, {"base_url": "http://gpu:80/v1"}, "No model is chosen for GPUStack"),
         (GPUSTACK, {"model": "qwen3"}, "there is no address"),
-        (DEEPSEEK, {"base_url": "api.deepseek.com"}, "is no http"),
+        (DEEPSEEK, {"base_url": "api.deepseek.com"}, "is not an http"),
         (DEEPSEEK, {"api_key": ""}, "is empty"),
         (DEEPSEEK, {"api_key": SecretStr("密钥")}, "cannot be part of a key"),
     ],

@@ -71,7 +71,7 @@ async def test_closing_while_the_key_is_looked_for_ends_the_request(monkeypatch:
     failures: list[str] = []
 
     async def ask(asked: Callable[[], object]) -> None:
-        with pytest.raises(LLMError, match="was closed while deepseek-flash was asked") as caught:
+        with pytest.raises(LLMError, match="was closed during a request to deepseek-flash") as caught:
             await asked()
         failures.append(caught.value.failure)
 
@@ -96,7 +96,7 @@ async def test_a_request_that_waits_for_its_turn_does_not_outlive_the_closing():
     failures: list[str] = []
 
     async def ask_second() -> None:
-        with pytest.raises(LLMError, match="was closed while") as caught:
+        with pytest.raises(LLMError, match="was closed during a request") as caught:
             await provider.chat(QUESTION)
         failures.append(caught.value.failure)
 
@@ -126,7 +126,7 @@ async def test_closing_while_a_connection_is_new_leaves_none_and_ends_the_reques
         failures: list[str] = []
 
         async def ask() -> None:
-            with pytest.raises(LLMError, match=f"to {spec.title} was closed while m was asked") as caught:
+            with pytest.raises(LLMError, match=f"to {spec.title} was closed during a request to m") as caught:
                 await provider.chat(QUESTION)
             failures.append(caught.value.failure)
 
@@ -156,7 +156,7 @@ async def test_no_client_stays_open_whenever_the_provider_is_closed(
     )
 
     async def ask() -> None:
-        with pytest.raises(LLMError, match="was closed while"):
+        with pytest.raises(LLMError, match="was closed during a request"):
             await provider.chat(QUESTION)
 
     before = _open_clients()

@@ -35,7 +35,7 @@ def test_values_are_read_from_json():
 
 @pytest.mark.parametrize("misplaced", ["sk-live-1234567890", "d41d8cd98f00b204e9800998ecf8427e", "密钥"])
 def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(misplaced: str):
-    with pytest.raises(ConfigError, match=r"spec\.key_variable is no name") as caught:
+    with pytest.raises(ConfigError, match=r"spec\.key_variable is not the name") as caught:
         override_spec(CUSTOM, {"key_variable": misplaced})
     assert misplaced not in str(caught.value)
     assert override_spec(CUSTOM, {"key_variable": "MY_KEY"}).key_variable == "MY_KEY"

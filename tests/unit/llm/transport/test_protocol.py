@@ -26,11 +26,11 @@ def test_an_address_may_be_of_any_host(base_url: str):
     ("base_url", "why"),
     [
         ("", "there is no address"),
-        ("api.deepseek.com", "is no http"),
-        ("https://", "is no http"),
-        ("https://[::1", "is no http"),
-        (f"https://user:{_SECRET}/v1", "is no http"),
-        ("https://gpu:99999/v1", "is no http"),
+        ("api.deepseek.com", "is not an http"),
+        ("https://", "is not an http"),
+        ("https://[::1", "is not an http"),
+        (f"https://user:{_SECRET}/v1", "is not an http"),
+        ("https://gpu:99999/v1", "is not an http"),
         (f"https://user:{_SECRET}@gpu/v1", "the address must not contain a password"),
     ],
 )

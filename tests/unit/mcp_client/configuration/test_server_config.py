@@ -109,7 +109,7 @@ def test_what_only_loom_knows_stands_under_its_own_name() -> None:
         ({"command": "x", "env": {"A": []}}, ("env", "A"), r"env\.A should be"),
         ({"command": "x", "disabled": "no"}, ("disabled",), "disabled should be"),
         ({"command": "x", "timeout": 0}, ("timeout",), "timeout should be greater than 0"),
-        ({"command": "x", "loom": {"start_second": 1}}, ("loom", "start_second"), "no setting of Loom's"),
+        ({"command": "x", "loom": {"start_second": 1}}, ("loom", "start_second"), "not a setting of Loom"),
         ({"command": "x", "loom": {"era": "new"}}, ("loom", "era"), r"loom\.era should be"),
         ({"command": "x", "loom": {"start_seconds": -1}}, ("loom", "start_seconds"), "number of seconds"),
         ({"command": "x", "args": ["${NOT_SET}"]}, ("args", 0), r"args\.0: The variable NOT_SET is not set"),
@@ -120,7 +120,7 @@ def test_what_only_loom_knows_stands_under_its_own_name() -> None:
         ({"url": "https://h\n/"}, ("url",), "https://"),
         ({"url": "https://h", "headers": {"X": "a\r\nY: b"}}, ("headers",), "one line of ASCII"),
         ({"url": "https://h", "headers": {"X": "密"}}, ("headers",), "one line of ASCII"),
-        ({"command": "x", "env": {"A=B": "c"}}, ("env",), "a name without ="),
+        ({"command": "x", "env": {"A=B": "c"}}, ("env",), "must not contain ="),
         ({"command": "x\0"}, ("command",), "NUL"),
         ({"command": "x", "cwd": "~no-such-user/x"}, ("cwd",), "no such home folder"),
         ({"command": "x", "loom": {"auth": "oauth"}}, (), "a server over stdio has no login"),
@@ -165,7 +165,7 @@ def test_servers_are_called_by_words_of_any_script(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a:b", "a b", "a/b", "x" * 65, "a\nb", "a\u202eb"])
 def test_names_that_people_could_not_tell_apart_are_refused(name: str) -> None:
-    with pytest.raises(EntryError, match="a server is called by"):
+    with pytest.raises(EntryError, match="the name of a server consists of"):
         _config({"command": "x"}, name=name)
 
 

@@ -66,14 +66,14 @@ def test_a_bad_entry_costs_that_entry_only_and_is_told_with_its_place(tmp_path: 
     ("text", "told"),
     [
         ('{"mcpServers": {\n  "a" {}}}', "mcp.json:2:7: expected a colon"),
-        ('{"mcpServers": []}', "mcp.json:1:2: mcpServers is no object"),
+        ('{"mcpServers": []}', "mcp.json:1:2: mcpServers is not an object"),
         (
             '{"servers": {"a": {"command": "x"}}}',
             "mcp.json:1:2: the servers are called 'servers' here, as in VS",
         ),
         ('{"mcpservers": {"a": {}}}', "the servers are called 'mcpservers' here."),
         ('{"a": {"command": "x"}}', "the server 'a' stands outside mcpServers"),
-        ("[]", "mcp.json:1:1: here should be an object"),
+        ("[]", "mcp.json:1:1: expected an object"),
     ],
 )
 def test_a_broken_file_is_a_problem_of_its_own(text: str, told: str, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_of_two_entries_with_one_name_the_last_counts_and_that_is_said(tmp_path:
     )
     servers = _read(tmp_path)
     assert [config.command for config in servers.ready] == ["two"]
-    assert servers.notes == (f"{path}:1:17: the name 'a' stands again at {path}:2:2, which counts.",)
+    assert servers.notes == (f"{path}:1:17: the name 'a' is repeated at {path}:2:2, which takes precedence.",)
 
 
 def test_what_is_switched_off_is_left_alone_unless_it_is_asked_for(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_of_a_user_and_a_project_with_one_name_the_user_counts(tmp_path: Path) -
     TrustedFiles(home).trust(project, project.read_bytes())
     servers = _read(home, project=project)
     assert [(config.name, config.command) for config in servers.ready] == [("a", "mine"), ("b", "server")]
-    assert "'a' is that of" in servers.notes[0]
+    assert "'a' is also in" in servers.notes[0]
 
 
 def test_a_broken_trust_file_means_that_nothing_is_trusted_and_costs_no_server_of_the_user(

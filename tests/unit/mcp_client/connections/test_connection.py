@@ -370,7 +370,7 @@ async def test_who_asks_a_closed_connection_is_told(connected, raw):
 @pytest.mark.parametrize(
     ("tool", "failure", "code", "words"),
     [
-        ("wrong", "unreadable", None, "breaks the protocol"),
+        ("wrong", "unreadable", None, "violated the protocol"),
         ("nothing", "refused", -32602, "error -32602: Unknown tool: nothing."),
     ],
 )

@@ -45,7 +45,7 @@ async def refused(connected, config, **options) -> ServerError:
         (404, b"<html>", "refused", '"type": "sse"'),
         (405, b"", "refused", "answers 405 Method Not Allowed"),
         (413, b"", "too_large", "Give it less at once."),
-        (421, b"Invalid Host header", "refused", "Invalid Host header. It does not know itself"),
+        (421, b"Invalid Host header", "refused", "Invalid Host header. It does not accept"),
         (429, b"", "busy", "Ask again later."),
         (500, b"oops\x1b[31m", "refused", "answers 500 Internal Server Error: oops. Ask"),
         (503, b"", "busy", "Ask again later."),
@@ -99,7 +99,7 @@ async def test_headers_are_not_taken_along_to_another_place(connected, web, loca
     other = local_servers()
     url = web.answers("/mcp", status=307, Location=other.url("/mcp?key=sk-geheim"))
     error = await refused(connected, entry(url, headers={"X-Key": "k"}))
-    assert f"sends us on to {other.url('/mcp')}?…" in str(error)
+    assert f"redirects to {other.url('/mcp')}?…" in str(error)
     assert error.advice == "If that is the server, write its address into `url`."
     assert not other.asked
 
@@ -107,9 +107,9 @@ async def test_headers_are_not_taken_along_to_another_place(connected, web, loca
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        ("<html>请登录</html>".encode(), "text/html; charset=utf-8", "a page for people. Check the `url`"),
-        (b"", "application/json", "no message of MCP. Check its `url`"),
-        (b'{"a":', "application/json", "no message of MCP. Check its `url`"),
+        ("<html>请登录</html>".encode(), "text/html; charset=utf-8", "a web page. Check the `url`"),
+        (b"", "application/json", "not an MCP message. Check its `url`"),
+        (b'{"a":', "application/json", "not an MCP message. Check its `url`"),
     ],
 )
 async def test_an_answer_that_comes_from_no_server_of_mcp_is_told(connected, web, body, kind, words):
@@ -324,7 +324,7 @@ async def test_a_stream_that_ends_without_an_answer_is_told(connected, web):
 async def test_an_event_that_is_too_large_is_told(connected, web):
     scripted = Scripted(web, **{"tools/call": events(b"data: ", *[b"x" * (1 << 20)] * 40)})
     async with connected(entry(scripted.url)) as connection:
-        with pytest.raises(ServerError, match="more than is taken at once") as caught:
+        with pytest.raises(ServerError, match="a response that is too large") as caught:
             await connection.call_tool("read", {})
         assert caught.value.failure == "too_large"
         assert connection.state == "ready"
@@ -336,7 +336,7 @@ async def test_what_has_no_type_counts_as_no_answer(connected, web):
 
     scripted = Scripted(web, **{"tools/call": page})
     async with connected(entry(scripted.url)) as connection:
-        with pytest.raises(ServerError, match="a page for people"):
+        with pytest.raises(ServerError, match="a web page"):
             await connection.call_tool("read", {})
 
 

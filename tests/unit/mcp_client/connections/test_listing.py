@@ -27,5 +27,5 @@ async def test_a_list_without_end_is_refused(cursor_after):
     async def page(cursor):
         return Page(0, cursor_after(cursor or ""))
 
-    with pytest.raises(FaultError, match="a list without end"):
+    with pytest.raises(FaultError, match="an endless list"):
         await all_pages(page)

@@ -35,7 +35,7 @@ async def test_no_secret_is_sent_without_encryption_to_another_machine(server, p
     server.metadata["token_endpoint"] = "http://login.example/token"
     auth = oauth_auth(entry(server), home, browser=person)
     assert await ask(auth, server) == 401
-    assert "http://login.example, where no secret may be sent" in auth.problem.message
+    assert "http://login.example, to which no secret may be sent" in auth.problem.message
 
 
 @pytest.mark.hostile("tokens")
@@ -43,7 +43,7 @@ async def test_a_person_is_sent_to_no_page_without_encryption(server, person, ho
     server.metadata["authorization_endpoint"] = "http://login.example/authorize"
     auth = oauth_auth(entry(server), home, browser=person)
     assert await ask(auth, server) == 401
-    assert "http://login.example, where no secret may be sent" in auth.problem.message
+    assert "http://login.example, to which no secret may be sent" in auth.problem.message
     assert person.visited == []
 
 

@@ -101,7 +101,7 @@ def test_a_key_that_is_gone_is_told_with_what_to_do(use, tmp_path):
     with pytest.raises(ConfigError, match=r"does not have any more\. Log in again"):
         Encryption(tmp_path).decrypt(held)
     use(Entries(NoKeyringError()))
-    with pytest.raises(ConfigError, match="cannot be asked"):
+    with pytest.raises(ConfigError, match="is not available"):
         Encryption(tmp_path).decrypt(held)
 
 

@@ -43,7 +43,7 @@ async def test_what_is_wrong_is_told_with_its_place_and_what_to_do(configure, se
     )
     found = await sections()
     bad, inside = found["configuration"].findings
-    assert "10.0.0.1 may not be asked" in inside.message
+    assert "10.0.0.1 is not allowed" in inside.message
     assert inside.remedy.endswith("with `allow` of the source.")
     assert bad.code == "source-unusable"
     assert "query.json:" in bad.message

@@ -84,7 +84,7 @@ def test_every_kind_of_source_is_read_with_comments_and_trailing_commas(written)
     [
         ('{"kind": "loca"}', "3:11: kind should be 'local'", "local, http, mcp or documents"),
         ("{}", "3:5: kind is missing", "local, http, mcp or documents"),
-        ("[]", "3:5: 'x' is no object", '{"kind": "local"}'),
+        ("[]", "3:5: 'x' is not an object", '{"kind": "local"}'),
         ('{"kind": "http"}', "3:5: url is missing", "URL of the API."),
         (
             '{"kind": "http", "url": "https://a.example", "limit": 3}',
@@ -123,13 +123,13 @@ def test_what_is_wrong_with_a_source_is_told_with_its_place_and_costs_that_sourc
         ('{"sources": {', ":1:14: the file ends too early"),
         (
             '{"sources": {"a": {"kind": "local"}, "a": {"kind": "local"}}}',
-            ":1:38: the name 'a' is there twice",
+            ":1:38: the name 'a' is duplicated",
         ),
         ('{\n "source": {}}', ":2:2: 'source' is not known here"),
-        ('{"sources": []}', ":1:2: sources is no object"),
-        ('{"deadline": true}', ":1:2: deadline is no number"),
-        ('{"deadline": 41}', ":1:2: deadline is no number"),
-        ("[]", ":1:1: here should be an object"),
+        ('{"sources": []}', ":1:2: sources is not an object"),
+        ('{"deadline": true}', ":1:2: deadline is not a number"),
+        ('{"deadline": 41}', ":1:2: deadline is not a number"),
+        ("[]", ":1:1: expected an object"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_line_and_column(text, message, written):

@@ -144,7 +144,7 @@ async def test_an_access_token_is_taken_by_whatever_name_issuers_give_it(issuer,
 )
 async def test_a_token_of_another_kind_gives_no_access(issuer, claims, caplog):
     assert await verifier(issuer).verify(signed(issuer, **claims)) is None
-    assert "it is no access token by its" in caplog.text
+    assert "it is not an access token" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -291,8 +291,8 @@ async def test_keys_are_not_fetched_from_inside_unless_the_operator_named_the_pl
 @pytest.mark.parametrize(
     ("url", "resource", "reason"),
     [
-        ("http://issuer.example", RESOURCE, "no https address"),
-        ("ftp://issuer.example", RESOURCE, "no https address"),
+        ("http://issuer.example", RESOURCE, "not an https address"),
+        ("ftp://issuer.example", RESOURCE, "not an https address"),
         ("https://issuer.example", "kb.example/mcp", "not the URL of an endpoint"),
         ("https://issuer.example", "https://kb.example/mcp?x=1", "not the URL of an endpoint"),
     ],

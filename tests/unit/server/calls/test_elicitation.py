@@ -320,7 +320,7 @@ async def test_a_response_of_the_wrong_kind_is_refused(painter):
     answer, _ = answering()
     async with Client(painter.server.protocol, elicitation_callback=answer) as client:
         state = (await first_round(client, "paint", {"what": "a boat"})).request_state
-        with pytest.raises(MCPError, match=r"inputResponses\.answer is no answer to elicitation/create"):
+        with pytest.raises(MCPError, match=r"inputResponses\.answer is not an answer to elicitation/create"):
             await client.session.call_tool(
                 "paint",
                 {"what": "a boat"},

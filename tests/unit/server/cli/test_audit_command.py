@@ -91,7 +91,7 @@ def test_what_a_client_has_chosen_looks_like_no_entry_and_no_field(
 
 @pytest.mark.parametrize("since", ["gestern", "12", "-3h", "99999999999d", "2026-13-01"])
 def test_a_time_that_is_none_is_refused(run: Run, since: str) -> None:
-    with pytest.raises(InvalidInputError, match="is no time"):
+    with pytest.raises(InvalidInputError, match="is not a time"):
         run("show", f"--since={since}")
 
 
@@ -120,10 +120,10 @@ def test_verify_says_whether_the_audit_is_whole_and_what_its_head_is(
     path.with_suffix(".head").write_bytes(kept)
     capsys.readouterr()
     assert run("verify") == 1
-    assert "is not as it was written" in capsys.readouterr().out
+    assert "is not intact" in capsys.readouterr().out
     finding = audit_section(tmp_path).findings[0]
     assert (finding.code, finding.severity) == ("audit-broken", "problem")
-    with pytest.raises(InvalidInputError, match="is no head"):
+    with pytest.raises(InvalidInputError, match="is not a valid head"):
         run("verify", "--head", "abc")
 
 
@@ -243,5 +243,5 @@ def test_a_command_is_done_although_the_audit_cannot_be_written_and_that_is_said
     args = _args(tmp_path, command="export", kb="default", file=Path("a.zip"))
 
     assert run_audited("loom-kb", args, lambda: 0) == 0
-    assert "This command is not on the audit" in capsys.readouterr().err
+    assert "This command could not be written to the audit log" in capsys.readouterr().err
     assert not list(audit_path(tmp_path).iterdir())

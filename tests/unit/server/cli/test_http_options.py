@@ -135,4 +135,4 @@ def test_a_name_is_wanted_where_there_is_one_and_nowhere_else(run):
 def test_what_is_no_time_is_wrong_usage(run, time, capsys):
     with pytest.raises(SystemExit):
         run("create", "laptop", f"--expires={time}")
-    assert "no time such as" in capsys.readouterr().err
+    assert "not a duration such as" in capsys.readouterr().err

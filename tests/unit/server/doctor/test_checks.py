@@ -178,7 +178,7 @@ def test_a_program_that_is_not_installed_says_so():
     ("change", "severity", "told"),
     [
         ({"version": "3.10.14"}, "problem", "Python 3.10.14 is not >=3.11, which loom-x requires."),
-        ({"version": "3.15.0a1"}, "ok", "as they are required"),
+        ({"version": "3.15.0a1"}, "ok", "meet the requirements"),
         ({"bits": 32}, "problem", "32-bit"),
         ({"implementation": "PyPy"}, "warning", "is PyPy"),
     ],
@@ -282,7 +282,7 @@ def test_a_server_that_can_be_started_is_fine_and_its_settings_are_not_shown(
     ("path", "content", "place"),
     [
         (CURSOR, '{"mcpServers": {\n  "知识" {}\n}}', ":2:"),
-        (CURSOR, '{\n  "mcpServers": {"a": {},\n   "a": {}}}', ":3:4: the name 'a' is there twice"),
+        (CURSOR, '{\n  "mcpServers": {"a": {},\n   "a": {}}}', ":3:4: the name 'a' is duplicated"),
         ("家/.codex/config.toml", "[mcp_servers.a]\ncommand = \n", ":2:"),
         ("project/.vscode/mcp.json", '// 注释\n{"servers": {"a": }}', ":2:"),
         ("家/.config/goose/config.yaml", "extensions:\n  a: [\n", ":"),
@@ -338,7 +338,7 @@ def test_the_section_of_another_client_is_told(write: Write, looked: Callable[[]
     write("project/.vscode/mcp.json", {"mcpServers": {"kb": starting()}})
     [found] = looked().findings
     assert (found.code, found.severity) == ("wrong-section", "warning")
-    assert found.remedy == "Call it 'servers'."
+    assert found.remedy == "Rename it to 'servers'."
 
 
 def test_a_name_that_a_client_refuses_is_told(write: Write, looked: Callable[[], HealthSection]):

@@ -58,7 +58,7 @@ async def test_bytes_after_the_last_message_are_pollution_too():
 async def test_output_without_end_is_given_up_at_once():
     section = await tried("endless")
     assert [found.code for found in section.findings] == ["stdout-polluted", "does-not-serve"]
-    assert "it writes without end" in section.findings[1].message
+    assert "its output does not end" in section.findings[1].message
 
 
 async def test_a_slow_start_is_a_warning_and_is_not_tried_again():

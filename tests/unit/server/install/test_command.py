@@ -80,7 +80,7 @@ def test_a_server_may_have_a_chinese_name_where_the_client_takes_one(
     run_install("cursor", "--name", "知识库")
     assert list(_servers(file_of("cursor"))) == ["知识库"]
     assert run_uninstall("cursor", "--name", "知识库").action == "removed"
-    with pytest.raises(InvalidInputError, match="takes no server that is called '知识库'"):
+    with pytest.raises(InvalidInputError, match="does not accept a server called '知识库'"):
         run_install("codex", "--name", "知识库")
 
 

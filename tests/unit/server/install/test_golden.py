@@ -18,11 +18,11 @@ _BROKEN = {
     "claude-desktop": "3:37: a comma too many",
     "claude-code": "3:27: a comment",
     "cursor": "2:1: the file ends too early",
-    "vscode": "4:9: here should be a comma or }",
+    "vscode": "4:9: expected a comma or }",
     "codex": "2:18: Expected ']'",
-    "gemini-cli": "1:11: NaN is no number",
+    "gemini-cli": "1:11: NaN is not a JSON number",
     "goose": "3:1: found character '\\t'",
-    "zed": "3:3: the name 'vim_mode' is there twice",
+    "zed": "3:3: the name 'vim_mode' is duplicated",
     "windsurf": "3:33: invalid control character",
 }
 

@@ -112,7 +112,7 @@ def test_files_as_programs_write_them_are_the_same_again_when_the_entry_has_gone
         ('{"a": /* never ends', (1, 7), "the comment does not end"),
         ('{"a": [1, 2', (1, 12), "ends too early"),
         ('{"a": ' + "[" * 300, (1, 207), "nested too deeply"),
-        ('{"a": -Infinity}', (1, 7), "-Infinity is no number"),
+        ('{"a": -Infinity}', (1, 7), "-Infinity is not a JSON number"),
         ("{'a': 1}", (1, 2), "double quotes"),
     ],
 )

@@ -81,7 +81,7 @@ def test_the_content_of_the_answer_is_not_logged_too(
     assert _run(tmp_path, "test", "a") == 1
     said = capsys.readouterr()
     assert said.out.count("没有数据库") == 1
-    assert said.err == "Asking 1 server; one that does not answer is waited for 30 s.\n"
+    assert said.err == "Asking 1 server; one that does not answer times out after 30 s.\n"
     assert not caplog.records
     assert _run(tmp_path, "test", "a", "--debug") == 1
     assert "没有数据库" in caplog.text
@@ -340,7 +340,7 @@ def test_trust_shows_what_would_be_started_and_asks(terminal: Terminal) -> None:
     terminal.shown.clear()
     assert terminal.mcp("trust").code == 0
     assert terminal.shown[0] == "It was changed after you trusted it."
-    assert "trusted no longer" in terminal.mcp("trust", "--revoke").lines[0]
+    assert "no longer trusted" in terminal.mcp("trust", "--revoke").lines[0]
     assert "was not trusted" in terminal.mcp("trust", "--revoke").lines[0]
 
 

@@ -72,7 +72,7 @@ def test_a_person_logs_in_and_the_server_is_tried(home, server):
     report = logged_in(home, show=person.show)
 
     assert report.lines == ["Logged in at '知识', which has 1 tools."]
-    assert report.notes == ["What that allows: read"]
+    assert report.notes == ["Scope: read"]
     assert report.data == {"name": "知识", "asked": True, "scope": "read", "tools": 1}
     assert person.shown[0].startswith("Log in at 127.0.0.1 for '知识': ")
 
@@ -109,7 +109,7 @@ def test_a_port_of_the_entry_is_used(home, server):
 def test_a_server_that_lets_everybody_in_is_told_so(home, server):
     server.tokens[""] = ""
     report = logged_in(home)
-    assert report.lines == ["'知识' lets everybody in, and has 1 tools: there was nothing to log in at."]
+    assert report.lines == ["'知识' needs no login, and has 1 tools: there was nothing to log in at."]
 
 
 def test_a_login_that_is_refused_says_why(home, server):

@@ -119,7 +119,7 @@ async def test_what_cannot_be_put_on_file_is_not_done_and_reading_goes_on(
         looked = await client.call_tool("look", {})
 
     assert refused.is_error
-    assert "could not be put on the audit" in refused.content[0].text
+    assert "could not be written to the audit log" in refused.content[0].text
     assert not looked.is_error
 
 

@@ -117,7 +117,7 @@ async def test_an_image_is_shown(folder: Path) -> None:
     output = await read_file_tool(folder).call({"path": "dot.png"})
 
     assert [(part.media_type, part.data) for part in output.parts] == [("image/png", png)]
-    assert "too large to be looked at" in await _problem(read_file_tool(folder), path="huge.gif")
+    assert "too large to be shown" in await _problem(read_file_tool(folder), path="huge.gif")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_an_image_is_shown(folder: Path) -> None:
 async def test_what_is_no_text_is_told(folder: Path, data: bytes, what: str) -> None:
     (folder / "x.bin").write_bytes(data)
 
-    assert f"is no text: it is {what}" in await _problem(read_file_tool(folder), path="x.bin")
+    assert f"is not text: it is {what}" in await _problem(read_file_tool(folder), path="x.bin")
 
 
 # list_files
@@ -187,7 +187,7 @@ async def test_a_link_is_shown_and_not_followed(
 async def test_what_is_no_folder_is_told(folder: Path) -> None:
     (folder / "hollow").mkdir()
 
-    assert "is no folder" in await _problem(list_files_tool(folder), path="README.md")
+    assert "is not a folder" in await _problem(list_files_tool(folder), path="README.md")
     assert "There is no folder 'nowhere'" in await _problem(list_files_tool(folder), path="nowhere")
     assert await _text(list_files_tool(folder), path="hollow") == "[the folder is empty]"
 
@@ -272,7 +272,7 @@ async def test_a_text_is_replaced_where_it_stands_once(folder: Path) -> None:
         "Replaced 1 place in README.md (line 2)."
     )
     assert (folder / "README.md").read_text(encoding="utf-8") == "# Port\nThe port opened in 一九〇三.\n"
-    assert "stands in src/main.py 2 times, on the lines 1, 5" in await _problem(
+    assert "occurs 2 times in src/main.py, on the lines 1, 5" in await _problem(
         edit, path="src/main.py", old="os", new="sys"
     )
     assert await _text(edit, path="src/main.py", old="os", new="sys", every=True) == (
@@ -287,8 +287,8 @@ async def test_a_text_that_is_not_there_is_told_with_what_is_like_it(folder: Pat
     assert "Line 2 is: The port opened in 1902." in await _problem(
         edit, path="README.md", old="The port open in 1902", new=""
     )
-    assert "does not stand in" in await _problem(edit, path="README.md", old="\n\n\n", new="")
-    assert "is the old one" in await _problem(edit, path="README.md", old="Port", new="Port")
+    assert "does not occur in" in await _problem(edit, path="README.md", old="\n\n\n", new="")
+    assert "equals the old one" in await _problem(edit, path="README.md", old="Port", new="Port")
     assert "There is no file" in await _problem(edit, path="gone.md", old="a", new="b")
 
 
@@ -311,7 +311,7 @@ async def test_what_could_not_be_written_back_is_not_edited(folder: Path) -> Non
     (folder / "x.bin").write_bytes(bytes(50))
 
     for path in ("broken.txt", "x.bin"):
-        assert "could be written back as it was" in await _problem(
+        assert "could be written back unchanged" in await _problem(
             edit_file_tool(folder), path=path, old="x", new="y"
         )
 

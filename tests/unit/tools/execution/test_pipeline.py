@@ -72,10 +72,10 @@ _PATH = {
     [
         (tool_call("读", paht="a"), "`path` is required"),
         (tool_call("读", path=5), "`path` must be a string, got 5 (a number)"),
-        (ToolCallPart("1", "读", unreadable='{"path": "a'), "no JSON object: Unterminated string"),
+        (ToolCallPart("1", "读", unreadable='{"path": "a'), "not a JSON object: Unterminated string"),
         (ToolCallPart("1", "读", unreadable='["a"]'), "they are a list"),
         (ToolCallPart("1", "读", unreadable="7"), "they are a single value"),
-        (ToolCallPart("1", "读", unreadable="[" * 100_000), "no JSON object"),
+        (ToolCallPart("1", "读", unreadable="[" * 100_000), "not a JSON object"),
         (ToolCallPart("1", "读", unreadable="读" * 1000), " … 读"),
     ],
 )

@@ -395,12 +395,12 @@ def test_rules_are_read_from_what_a_file_says() -> None:
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ({"action": "deny"}, "no list of rules"),
-        ("deny", "no list of rules"),
+        ({"action": "deny"}, "not a list of rules"),
+        ("deny", "not a list of rules"),
         ([{"action": "denny"}], "permissions[0].action"),
         ([{"action": "deny"}, {"tool": "x"}], "permissions[1].action: Field required"),
         ([{"action": "deny", "tol": "x"}], "permissions[0].tol"),
-        ([{"action": "deny", "args": {"path": "re:("}}], "no regular expression"),
+        ([{"action": "deny", "args": {"path": "re:("}}], "not a usable regular expression"),
         ([{"action": "deny", "tool": ""}], "must not be empty"),
         ([{"action": "deny", "tool": "半\ud800"}], "lone surrogate"),
         (["deny"], "permissions[0]"),

@@ -127,7 +127,7 @@ def test_files_that_are_cut_off_while_they_are_in_use_are_noticed_before_they_ar
     os.truncate(stem.with_suffix(suffix), 5)
     with pytest.raises(IndexDamagedError, match="too short"):
         reader.check()
-    with pytest.raises(IndexDamagedError, match="less than"):
+    with pytest.raises(IndexDamagedError, match="fewer than"):
         reader.extend(2)
     reader.close()
 

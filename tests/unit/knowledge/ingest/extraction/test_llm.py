@@ -171,7 +171,7 @@ async def test_where_nothing_can_be_read_rules_read_and_it_is_said(nonsense: str
     extractions = await extractor.extract([chunk(ENGLISH), chunk(CHINESE), chunk(ENGLISH)])
     for extraction, text in zip(extractions, [ENGLISH, CHINESE, ENGLISH], strict=True):
         assert (extraction.mentions, extraction.abouts) == (by_rules(text).mentions, by_rules(text).abouts)
-        assert "nothing that can be read" in extraction.problem
+        assert "is unusable" in extraction.problem
     assert (extractor.spent.by_rules, extractor.spent.passages) == (3, 0)
     assert len(model.calls) == 4  # the two in English together, then each for itself
 

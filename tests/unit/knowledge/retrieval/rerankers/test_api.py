@@ -318,7 +318,7 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated(key: str):
 
 @pytest.mark.parametrize("misplaced", [KEY, "sk-live 123", "gsk_4fQz81LmN0pRs7TuVw92", "密钥", "a-b", ""])
 def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(misplaced: str):
-    with pytest.raises(ConfigError, match="api_key_env of the reranker api is no name") as raised:
+    with pytest.raises(ConfigError, match="api_key_env of the reranker api is not the name") as raised:
         APIReranker(base_url="http://h", model="m", api_key_env=misplaced)
     assert not misplaced or misplaced not in str(raised.value)
 

@@ -31,9 +31,9 @@ def test_a_path_leads_through_objects_and_lists_or_nowhere(path, found):
 
 @pytest.mark.parametrize("path", ["a..b", ".", "/", "/a//b", "a.", "x" * 301, ".".join("a" * 21)])
 def test_what_is_no_path_is_refused(path):
-    with pytest.raises(ConfigError, match="is no path into JSON"):
+    with pytest.raises(ConfigError, match="is not a path into JSON"):
         JsonPath.of(path)
-    with pytest.raises(ValueError, match="is no path into JSON"):
+    with pytest.raises(ValueError, match="is not a path into JSON"):
         validate_path(path)
 
 

@@ -117,7 +117,7 @@ def test_one_document_is_read_as_such():
 
 
 def test_a_path_that_is_none_is_refused_where_it_stands():
-    with pytest.raises(ValidationError, match="is no path into JSON"):
+    with pytest.raises(ValidationError, match="is not a path into JSON"):
         ResultMapping(results="a..b")
 
 
