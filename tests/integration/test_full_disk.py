@@ -56,9 +56,9 @@ async def main(disk):
         notes = list(answer.notes)
         ballast.unlink()
         with anyio.fail_after(120):
-            while knowledge_base.record.jobs.next() is not None or any(knowledge_base.index_lag().values()):
+            while knowledge_base.store.jobs.next() is not None or any(knowledge_base.index_lag().values()):
                 await anyio.sleep(0.1)
-        found = [uri for uri in acknowledged if knowledge_base.record.documents.get(uri) is not None]
+        found = [uri for uri in acknowledged if knowledge_base.store.documents.get(uri) is not None]
         healthy = (await knowledge_base.search("Town1", strategy="bm25")).items[0].source
         tasks.cancel_scope.cancel()
     knowledge_base.close()

@@ -31,7 +31,7 @@ async def main(home, texts, files):
     knowledge_base = GraphRAGKnowledgeBase.from_config(
         embedding_provider=create_embedder("hashing"), path=Path(home)
     )
-    if not knowledge_base.record.jobs.list():
+    if not knowledge_base.store.jobs.list():
         drafts = [DocumentDraft(uri=f"text:{i}", text=text) for i, text in enumerate(texts.split("|"))]
         print(knowledge_base.submit(DocumentsRequest(drafts)), flush=True)
         print(knowledge_base.submit(FilesRequest([Path(files)])), flush=True)

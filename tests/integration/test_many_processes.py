@@ -54,7 +54,7 @@ async def main(folder, transport, silence):
         if command == "job":
             return knowledge_base.job(args[0]).counts
         if command == "idle":  # nothing is left to be written
-            rows = knowledge_base.record.database.rows("SELECT 1 FROM changes LIMIT 1")
+            rows = knowledge_base.store.database.rows("SELECT 1 FROM changes LIMIT 1")
             return not rows and not any(knowledge_base.index_lag().values())
         return sorted(HEAVY & sys.modules.keys())
 
