@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Installation", "cache_keeper", "how_to_install"]
+__all__ = ["Installation", "cache_tool", "how_to_install"]
 
 _UV_CACHE = {"archive-v0", "builds-v0", "environments-v2"}
 _CACHES = {".cache", "Cache", "Caches"}
@@ -61,7 +61,7 @@ class Installation:
         """
         what = shlex.quote(requirement)
         command = self.command or "COMMAND"
-        keeper = cache_keeper(self.prefix)
+        keeper = cache_tool(self.prefix)
         if keeper == "uv":
             return f"Start it together with that: uvx --with {what} {command}"
         if keeper == "pipx":
@@ -83,7 +83,7 @@ def how_to_install(requirement: str) -> str:
     return Installation.this().advice(requirement)
 
 
-def cache_keeper(prefix: Path) -> Literal["uv", "pipx", ""]:
+def cache_tool(prefix: Path) -> Literal["uv", "pipx", ""]:
     """Return the tool in whose cache an environment is, which may be deleted; empty for a permanent one."""
     parts = set(prefix.parts)
     if parts & _UV_CACHE:

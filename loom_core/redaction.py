@@ -30,8 +30,8 @@ __all__ = [
     "is_secret_name",
     "item_names",
     "member_names",
+    "redact_log_text",
     "secrets_in_environment",
-    "without_assigned",
     "without_secrets",
 ]
 
@@ -186,7 +186,7 @@ def without_secrets(text: str) -> str:
     return Redaction.now().text(text)
 
 
-def without_assigned(text: str) -> str:
+def redact_log_text(text: str) -> str:
     """Redact a log line or message, including assignments such as `token=…`."""
     return Redaction.now(assigned=True).text(text)
 

@@ -72,7 +72,7 @@ class RemoteTools:
                 self._tasks.start_soon(self._load, registry, name)
         return names
 
-    async def wait_for_servers(self, names: Literal["all"] | Sequence[str], *, patience: float) -> None:
+    async def wait_for_servers(self, names: Literal["all"] | Sequence[str], *, seconds: float) -> None:
         """Wait for a limited time until servers are ready.
 
         A server that is not ready in time is still being started, and its tools appear once it is. It is an
@@ -80,14 +80,14 @@ class RemoteTools:
 
         Args:
             names: as for `start_servers`.
-            patience: seconds to wait at most.
+            seconds: maximum wait.
 
         Raises:
             SourceError: a required server is not ready, or the entry of a named one cannot be used.
             ConfigError: a named server is not configured.
         """
         chosen = await self.start_servers(names)
-        with anyio.move_on_after(patience):
+        with anyio.move_on_after(seconds):
             for name in chosen:
                 if name in self._loading:
                     await self._loading[name].wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from loom_core.redaction import Redaction, without_assigned
+from loom_core.redaction import Redaction, redact_log_text
 
 __all__ = ["CONTENT_VARIABLE", "content_json", "records_content", "redact_content"]
 
@@ -25,7 +25,7 @@ def redact_content(text: str) -> str:
 
     This is best-effort: if traces must never have secrets, do not record content.
     """
-    return _truncate(without_assigned(text))
+    return _truncate(redact_log_text(text))
 
 
 def content_json(value: object) -> str:

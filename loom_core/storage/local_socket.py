@@ -152,7 +152,7 @@ async def serve_requests(
     secret: str,
     answer: Callable[[bytes], Awaitable[bytes]],
     *,
-    patience: float = 5.0,
+    peer_seconds: float = 5.0,
     heartbeat: float = 0.5,
 ) -> None:
     """Serve peers that know the secret, until cancelled.
@@ -164,7 +164,7 @@ async def serve_requests(
         listener: the listener.
         secret: the secret of the address.
         answer: handler of a request; it raises nothing.
-        patience: timeout in seconds for a peer's request, and for the delivery of the response.
+        peer_seconds: timeout in seconds for a peer's request, and for the delivery of the response.
         heartbeat: seconds between two heartbeats while the handler runs.
     """
     places = anyio.Semaphore(_CONNECTIONS)
@@ -172,10 +172,10 @@ async def serve_requests(
     async def serve(stream: SocketStream) -> None:
         async with stream:
             try:
-                with anyio.fail_after(patience):
+                with anyio.fail_after(peer_seconds):
                     await places.acquire()
                 try:
-                    await _serve(stream, secret, answer, patience=patience, heartbeat=heartbeat)
+                    await _serve(stream, secret, answer, peer_seconds=peer_seconds, heartbeat=heartbeat)
                 finally:
                     places.release()
             except* (*_GONE, PeerError):
@@ -245,18 +245,18 @@ async def _serve(
     secret: str,
     answer: Callable[[bytes], Awaitable[bytes]],
     *,
-    patience: float,
+    peer_seconds: float,
     heartbeat: float,
 ) -> None:
     received = BufferedByteReceiveStream(stream)
-    with anyio.fail_after(patience):
+    with anyio.fail_after(peer_seconds):
         await _prove_to_client(stream, received, secret)
         body = await received.receive_exactly(await _size(received, MOST_BYTES))
 
     async def live() -> None:
         while True:
             await anyio.sleep(heartbeat)
-            with anyio.fail_after(patience):
+            with anyio.fail_after(peer_seconds):
                 await _send(stream, b"")
 
     found = b""
@@ -264,7 +264,7 @@ async def _serve(
         tasks.start_soon(live)
         found = await answer(body)
         tasks.cancel_scope.cancel()
-    with anyio.fail_after(patience):
+    with anyio.fail_after(peer_seconds):
         await _send(stream, found)
 
 

@@ -34,12 +34,12 @@ class PrivateFile:
     Args:
         path: the file; neither it nor its folder need exist.
         title: its title for messages, such as `The file of tokens`.
-        patience: timeout in seconds for another writing process.
+        lock_seconds: timeout in seconds for another writing process.
     """
 
-    def __init__(self, path: Path, *, title: str, patience: float = 5.0) -> None:
+    def __init__(self, path: Path, *, title: str, lock_seconds: float = 5.0) -> None:
         self.path = path
-        self._patience = patience
+        self._lock_seconds = lock_seconds
         self._title = title
         self._seen: _Seen | None = None
         self._raw: bytes | None = None
@@ -87,7 +87,7 @@ class PrivateFile:
             lock.release()
 
     def _acquire(self, lock: ProcessLock) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._lock_seconds
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             while not lock.acquire():

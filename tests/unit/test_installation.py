@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.installation import Installation, cache_keeper, how_to_install
+from loom_core.installation import Installation, cache_tool, how_to_install
 
 
 def _installation(prefix: Path, *, command: str = "loom-kb", has_pip: bool = False) -> Installation:
@@ -89,7 +89,7 @@ def test_a_command_is_named_where_it_is_the_only_one_of_loom(tmp_path: Path, mon
     ],
 )
 def test_a_cache_is_known_by_its_folders(prefix: str, keeper: str):
-    assert cache_keeper(Path(prefix)) == keeper
+    assert cache_tool(Path(prefix)) == keeper
 
 
 def test_this_process_is_told_a_way_into_its_own_environment():

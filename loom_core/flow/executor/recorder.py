@@ -10,7 +10,7 @@ from loom_core.agent.notices import Notices
 from loom_core.agent.spending import add_call_usage
 from loom_core.flow.executor.state import FlowState, Frame, NextStep, parse_digests
 from loom_core.flow.responses.phrases import language_of_run
-from loom_core.redaction import without_assigned, without_secrets
+from loom_core.redaction import redact_log_text, without_secrets
 from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.executor import RunRecorder
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -161,7 +161,7 @@ class FlowRecorder(RunRecorder[FlowState]):
 
         The problem may quote a server that echoes a request, so secrets are redacted.
         """
-        problem = problem and without_assigned(problem)
+        problem = problem and redact_log_text(problem)
         said = said and without_secrets(said)
         was_pending = self.state.key_of(frame, step_id) in self.state.pending
         payload: dict[str, Any] = {

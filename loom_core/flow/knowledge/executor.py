@@ -23,7 +23,7 @@ from loom_core.observability.families import FLOW_KNOWLEDGE_SECONDS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import FLOW_KNOWLEDGE
 from loom_core.observability.tracing import record_failure, span
-from loom_core.redaction import without_assigned
+from loom_core.redaction import redact_log_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -291,7 +291,7 @@ def _answer_from_items(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0
 
 def _answer_from_error(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
     _log.warning("no knowledge about a message: %s", error)
-    return KnowledgeAnswer("failed", problem=without_assigned(str(error)), seconds=seconds)
+    return KnowledgeAnswer("failed", problem=redact_log_text(str(error)), seconds=seconds)
 
 
 _OPERATION = {"gen_ai.operation.name": "retrieval"}

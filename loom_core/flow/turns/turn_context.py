@@ -17,7 +17,7 @@ import anyio
 
 from loom_core.errors import LLMError
 from loom_core.flow.policy.router import RouteMatch
-from loom_core.redaction import without_assigned
+from loom_core.redaction import redact_log_text
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
@@ -77,7 +77,7 @@ class TurnClock:
                 try:
                     found = await asked
                 except LLMError as error:
-                    problem = without_assigned(error.message)
+                    problem = redact_log_text(error.message)
             if waiting.cancelled_caught:
                 problem = f"The model took longer than {limit:.3g} s."
         if problem:

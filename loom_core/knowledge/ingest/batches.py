@@ -79,7 +79,7 @@ class IngestBatch:
         """Return the results of the prepared items, in order, up to the first that is not done."""
         if self.preparation is None:
             return []
-        end = self.taken + sum(fate.kind == "prepare" for _, fate in self.items)
+        end = self.taken + sum(action.kind == "prepare" for _, action in self.items)
         results = self.preparation.made[self.taken : end]
         return [result for result in takewhile(lambda result: result is not None, results) if result]
 
@@ -87,8 +87,8 @@ class IngestBatch:
         """Split off the first items, up to the first that is not prepared, as a separate batch."""
         made = ready = len(self.ready_results())  # counted once, as workers prepare more meanwhile
         count = 0
-        for _, fate in self.items:
-            if fate.kind == "prepare":
+        for _, action in self.items:
+            if action.kind == "prepare":
                 if not ready:
                     break
                 ready -= 1
@@ -101,7 +101,7 @@ class IngestBatch:
 
     def changing(self) -> set[str]:
         """Return the URIs whose documents this batch may change."""
-        return {item.uri for item, fate in self.items if fate.kind != "failed"}
+        return {item.uri for item, action in self.items if action.kind != "failed"}
 
 
 class FileCheck:
@@ -194,16 +194,16 @@ class BatchBuilder:
         changing = set(changing)
         known = self._store.documents.hashes([item.uri for item in items])
         for item in items:
-            fate = self._files.check(job, item)
-            if fate.kind == "unchanged" and item.uri in changing:
-                fate = ItemAction("prepare", fate.state)
-            if fate.kind == "prepare":
+            action = self._files.check(job, item)
+            if action.kind == "unchanged" and item.uri in changing:
+                action = ItemAction("prepare", action.state)
+            if action.kind == "prepare":
                 hash_ = b"" if item.uri in changing else known.get(item.uri, b"")
                 try:
                     complete.append(self._complete(job, item, hash_))
                 except DocumentError as error:
-                    fate = ItemAction("failed", fate.state, reason=str(error))
-            batch.items.append((item, fate))
+                    action = ItemAction("failed", action.state, reason=str(error))
+            batch.items.append((item, action))
             batch.size += item.size
             changing.add(item.uri)
         return batch, complete
@@ -253,7 +253,8 @@ class BatchWriter:
         store = self._store
         results = iter(made)
         items = [
-            (item, fate, next(results) if fate.kind == "prepare" else None) for item, fate in batch.items
+            (item, action, next(results) if action.kind == "prepare" else None)
+            for item, action in batch.items
         ]
         before = store.documents.last_chunk()
         with store.database.write():
@@ -264,16 +265,16 @@ class BatchWriter:
             documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
             states = iter(store.documents.upsert_all(documents))
             settled: list[tuple[JobItem, ItemOutcome]] = []
-            for item, fate, result in items:
+            for item, action, result in items:
                 if isinstance(result, PreparedDocument):
                     outcome = ItemOutcome(next(states), chunks=len(result.chunks))
                 else:
-                    outcome = self._end(job, item, fate) if result is None else result
-                    if outcome.by_content and job.kind == "sync" and fate.state is not None:
+                    outcome = self._end(job, item, action) if result is None else result
+                    if outcome.by_content and job.kind == "sync" and action.state is not None:
                         # The file is readable, but no longer holds a document: a sync removes it.
                         self._remove_at(item.uri)
                 if outcome.state in _IN_RECORD:
-                    self._note_file(job, item, fate)
+                    self._note_file(job, item, action)
                 settled.append((item, outcome))
             store.jobs.settle_all(job, settled)
             store.progress.note(job, [f"{display_uri(d.uri)}: {note}" for d in documents for note in d.notes])
@@ -307,22 +308,22 @@ class BatchWriter:
                 ready.append(row)
         return ready
 
-    def _end(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
+    def _end(self, job: Job, item: JobItem, action: ItemAction) -> ItemOutcome:
         """Write an item that needs no preparation."""
-        match fate.kind:
+        match action.kind:
             case "failed":
-                return ItemOutcome("failed", fate.reason)
+                return ItemOutcome("failed", action.reason)
             case "gone":
                 return ItemOutcome("removed" if self._remove_at(item.uri) else "skipped", "it is gone")
             case "moved":
-                return self._move(job, item, fate)
+                return self._move(job, item, action)
             case _:
                 return ItemOutcome("unchanged")
 
-    def _note_file(self, job: Job, item: JobItem, fate: ItemAction) -> None:
+    def _note_file(self, job: Job, item: JobItem, action: ItemAction) -> None:
         """Store the state of the file of a stored document."""
-        if fate.state is not None and self._files.is_unchanged(item, fate.state):
-            self._store.files.note(item.uri, fate.state, self._files.settings(job))
+        if action.state is not None and self._files.is_unchanged(item, action.state):
+            self._store.files.note(item.uri, action.state, self._files.settings(job))
 
     def _remove_at(self, uri: str) -> bool:
         """Remove the document at an address; return False if there is none."""
@@ -331,14 +332,14 @@ class BatchWriter:
             self._store.documents.remove(document.key)
         return document is not None
 
-    def _move(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
+    def _move(self, job: Job, item: JobItem, action: ItemAction) -> ItemOutcome:
         """Move a document to the new address of its file."""
         self._remove_at(item.uri)
-        if fate.source is not None and self._store.files.move(
-            fate.source, item.uri, id_=document_id(item.uri)
+        if action.source is not None and self._store.files.move(
+            action.source, item.uri, id_=document_id(item.uri)
         ):
-            self._store.jobs.drop(job, fate.source.uri)
-            return ItemOutcome("moved", f"from {display_uri(fate.source.uri)}")
+            self._store.jobs.drop(job, action.source.uri)
+            return ItemOutcome("moved", f"from {display_uri(action.source.uri)}")
         return ItemOutcome("failed", "it was removed meanwhile: sync again")
 
 

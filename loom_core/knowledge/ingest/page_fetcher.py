@@ -68,7 +68,7 @@ class PageFetcher:
         except NetError as error:
             return FetchedPage(refusal=str(error))
         if response.status != HTTPStatus.OK:
-            return FetchedPage(refusal=f"{redact_url(url)} was answered with {_file_name(response)}.")
+            return FetchedPage(refusal=f"{redact_url(url)} was answered with {_format_status(response)}.")
         return FetchedPage(response.body, response.media_type, response.charset)
 
 
@@ -86,7 +86,7 @@ def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> Guarded
     return GuardedClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
 
 
-def _file_name(response: HttpResponse) -> str:
+def _format_status(response: HttpResponse) -> str:
     try:
         return f"{response.status} {HTTPStatus(response.status).phrase}"
     except ValueError:

@@ -416,7 +416,7 @@ def _receive(
     if manifest.embedder and manifest.embedder == store.get("embedder"):
         rows = archive.records(VECTORS, size=_HASH + 2 * manifest.dimension)
         while page := [(row[:_HASH], row[_HASH:]) for row in islice(rows, _VECTORS)]:
-            store.offered.store(page)
+            store.imported_vectors.store(page)
     _take_decisions(store, archive)
     said: dict[MetaName, str] = {"description": manifest.description, "search_hints": manifest.search_hints}
     for name, value in said.items():

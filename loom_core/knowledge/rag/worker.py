@@ -358,15 +358,15 @@ class KnowledgeBaseWorker:
 
     async def _apply_imported_vectors(self) -> bool:
         """Give chunks the vectors that an archive brought along."""
-        offered = self._store.offered
-        if self._embedder is None or not await to_thread.run_sync(offered.has_any):
+        imported = self._store.imported_vectors
+        if self._embedder is None or not await to_thread.run_sync(imported.has_any):
             return False
         pending = await to_thread.run_sync(self._store.vectors.pending, _OFFERED_BATCH)
-        hashes, vectors = await to_thread.run_sync(offered.of, [hash_ for _, hash_ in pending])
+        hashes, vectors = await to_thread.run_sync(imported.of, [hash_ for _, hash_ in pending])
         if hashes:
             await to_thread.run_sync(self._store.vectors.store, hashes, vectors)
         elif len(pending) < _OFFERED_BATCH:
-            await to_thread.run_sync(offered.clear)
+            await to_thread.run_sync(imported.clear)
         return bool(hashes)
 
     async def _embed(self) -> bool:

@@ -45,7 +45,7 @@ class KnowledgeStore:
         self.aliases = self.graph.aliases
         self.documents = DocumentTable(self.database, self.graph, self.changes)
         self.next_vectors = EmbedderMigration(self.database, self.changes)
-        self.offered = ImportedVectors(self.database)
+        self.imported_vectors = ImportedVectors(self.database)
         self.vectors = VectorTable(self.database, self.changes)
         self.jobs = JobTable(self.database)
         self.progress = JobProgress(self.database)

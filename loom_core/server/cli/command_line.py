@@ -188,14 +188,14 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
         close_output()
         return _NOT_READ
     except Exception as error:  # noqa: BLE001 - the process ends; Python would show it with its secrets
-        from loom_core.redaction import without_assigned
+        from loom_core.redaction import redact_log_text
 
         if debug or not isinstance(error, LoomError):
             told = "".join(traceback.format_exception(error))
         else:
             lines = [f"{program}: {error.message}", *([f"  {error.advice}"] if error.advice else [])]
             told = "".join(f"{line}\n" for line in lines)
-        sys.stderr.write(without_assigned(told))
+        sys.stderr.write(redact_log_text(told))
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -89,7 +89,7 @@ class ConfigFile:
             self.real.parent.mkdir(parents=True, exist_ok=True)
             backup = None if self.raw is None else self._back_up()
             try:
-                self._write_beside(temporary, raw)
+                self._write_temporary(temporary, raw)
                 self._check_unchanged()
                 temporary.replace(self.real)
             except BaseException:
@@ -143,7 +143,7 @@ class ConfigFile:
                 advice="Run the command again.",
             )
 
-    def _write_beside(self, temporary: Path, raw: bytes) -> None:
+    def _write_temporary(self, temporary: Path, raw: bytes) -> None:
         was = None if self.raw is None else self.real.stat()
         # A new file gets what is usual for this user. One that is private is so from its first byte on.
         mode = 0o666 if was is None else stat.S_IMODE(was.st_mode) & 0o600

@@ -32,7 +32,7 @@ from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
 from loom_core.errors import ConfigError
-from loom_core.installation import cache_keeper
+from loom_core.installation import cache_tool
 
 __all__ = [
     "InstalledServer",
@@ -111,7 +111,7 @@ class Interpreter:
             packages=Path(sysconfig.get_path("purelib")),
             environment=os.environ,
             folder=Path.cwd(),
-            parent=parent_command() if cache_keeper(prefix) == "uv" else (),
+            parent=parent_command() if cache_tool(prefix) == "uv" else (),
         )
 
 
@@ -144,7 +144,7 @@ def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
         ConfigError: it runs from a cache and cannot be started from there again: the tool of the cache cannot
             be found, or its options hold credentials.
     """
-    keeper = cache_keeper(interpreter.prefix)
+    keeper = cache_tool(interpreter.prefix)
     if keeper:
         runner = interpreter.environment.get("UV") if keeper == "uv" else None
         runner = runner or shutil.which(keeper, path=interpreter.environment.get("PATH", os.defpath))

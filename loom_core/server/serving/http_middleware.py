@@ -161,7 +161,7 @@ class HttpMiddleware:
             if _opens_session(request):
                 opened = running.enter_context(self._sessions.opening(caller.id))
             if credential:
-                running.enter_context(self._shares.hold_share(credential.caller, _kind_of(request)))
+                running.enter_context(self._shares.hold_slot(credential.caller, _kind_of(request)))
             body = await self._body(request.receive)
             if body is None:
                 return  # the client has gone

@@ -94,7 +94,7 @@ class CallerLimits:
             raise RefusedError(Refusal(429, reason, text, retry_after=_RETRY_RUNNING, caller=caller))
 
     @contextmanager
-    def hold_share(self, caller: Caller, kind: Kind) -> Generator[None]:
+    def hold_slot(self, caller: Caller, kind: Kind) -> Generator[None]:
         """Count a running request of a caller in the block."""
         share = self._share(caller)
         share.running[kind] += 1

@@ -49,13 +49,13 @@ class AuditFile:
         path: such as `audit.jsonl`. A full file is renamed to `audit.000001.jsonl` and so on, and the
             chain continues in a new one. Nothing is ever removed.
         most_bytes: size of a full file.
-        patience: timeout in seconds for the lock of another process.
+        lock_seconds: timeout in seconds for the lock of another process.
     """
 
-    def __init__(self, path: Path, *, most_bytes: int = 50_000_000, patience: float = 5.0) -> None:
+    def __init__(self, path: Path, *, most_bytes: int = 50_000_000, lock_seconds: float = 5.0) -> None:
         self.path = path
         self._most_bytes = most_bytes
-        self._patience = patience
+        self._lock_seconds = lock_seconds
         self._known: tuple[int, int, str] | None = None  # inode, size and last hash, as we left it
 
     def append(self, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -158,7 +158,7 @@ class AuditFile:
     def _hold_lock(self) -> Generator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = ProcessLock(self.path.with_suffix(".lock"))
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._lock_seconds
         while not lock.acquire():
             if time.monotonic() > deadline:
                 raise StoreError(

@@ -151,8 +151,8 @@ class Engine:
     async def _agent(self, profile: str) -> Agent:
         """Return the agent for resumed runs; wait for the MCP servers whose tools they may have called."""
         file = await to_thread.run_sync(self.load)
-        patience = 0.0 if profile in self._waited else _RESUME_SECONDS
-        return (await self.agents().get(file, profile, patience=patience)).agent
+        seconds = 0.0 if profile in self._waited else _RESUME_SECONDS
+        return (await self.agents().get(file, profile, seconds=seconds)).agent
 
     async def _adopt(self) -> None:
         """Start the host, to adopt orphaned runs, as soon as there is a journal."""

@@ -124,7 +124,7 @@ class AgentService:
         name = profile or await self._profile_of(session_id) or file.default
         if not caller.may_use(name):
             raise _no_profile(name, [each for each in file.profiles if caller.may_use(each)])
-        made = await self.agents().get(file, name, patience=server_seconds)
+        made = await self.agents().get(file, name, seconds=server_seconds)
         request = made.agent.request(
             goal,
             output_schema=output_schema,
@@ -365,7 +365,7 @@ class AgentService:
         name = profile or file.default
         if not current_caller().may_use(name):
             raise _no_profile(name, [each for each in file.profiles if current_caller().may_use(each)])
-        return await self.agents().get(file, name, patience=_SERVER_SECONDS)
+        return await self.agents().get(file, name, seconds=_SERVER_SECONDS)
 
     def journal(self) -> Journal:
         """Return the journal of this home, opened on first use."""

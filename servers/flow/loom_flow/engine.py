@@ -275,7 +275,7 @@ class FlowEngine:
                 assert self._tasks is not None
                 self._mcp = RemoteTools(self._settings.home, user="the flow file")
                 self._mcp.start_in(self._tasks)
-            await self._mcp.wait_for_servers(names, patience=_SERVER_SECONDS)
+            await self._mcp.wait_for_servers(names, seconds=_SERVER_SECONDS)
         return [self._mcp.live(names)] if self._mcp is not None and names else []
 
     def _audit_log(self) -> AuditLog:

@@ -49,7 +49,7 @@ class FlowService:
 
     Attributes:
         settings: settings of the process.
-        attending: long polls of calls that wait for runs.
+        long_poll: long polls of calls that wait for runs.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
@@ -62,7 +62,7 @@ class FlowService:
                 file.
         """
         self.settings = settings
-        self.attending = LongPoll(self, self.question, progress_line)
+        self.long_poll = LongPoll(self, self.question, progress_line)
         self._sees_all = sees_all
         self._engine = FlowEngine(settings, adopts=adopts)
 

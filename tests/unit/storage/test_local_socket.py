@@ -223,7 +223,7 @@ async def test_an_address_that_is_no_port_is_told():
 
 
 async def test_a_peer_that_says_nothing_is_cut_off(transport: Transport):
-    async with served(transport, patience=0.1) as address, await raw(address) as stream:
+    async with served(transport, peer_seconds=0.1) as address, await raw(address) as stream:
         await cut_off(stream)
 
 
@@ -232,7 +232,7 @@ async def test_a_peer_that_asks_nothing_once_it_has_proved_itself_is_cut_off(tra
 
     from loom_core.storage.local_socket import _prove_to_listener
 
-    async with served(transport, patience=0.1) as address, await raw(address) as stream:
+    async with served(transport, peer_seconds=0.1) as address, await raw(address) as stream:
         await _prove_to_listener(stream, BufferedByteReceiveStream(stream), address.secret)
         await cut_off(stream)
 
@@ -262,7 +262,7 @@ async def test_an_answer_that_is_too_long_is_not_read(transport: Transport):
 @given(said=st.lists(st.binary(max_size=200), max_size=5))
 def test_whatever_a_stranger_says_the_next_request_is_answered(said: list[bytes]):
     async def run() -> None:
-        async with served("unix", patience=1.0) as address:
+        async with served("unix", peer_seconds=1.0) as address:
             async with await raw(address) as stream:
                 with suppress(anyio.BrokenResourceError):
                     for part in said:

@@ -86,7 +86,7 @@ def test_no_change_of_several_processes_is_lost(tmp_path: Path) -> None:
 def test_who_holds_it_too_long_is_told_of(tmp_path: Path) -> None:
     holder = ProcessLock(tmp_path / "a.lock")
     assert holder.acquire()
-    file = PrivateFile(tmp_path / "a", title="The file", patience=0.05)
+    file = PrivateFile(tmp_path / "a", title="The file", lock_seconds=0.05)
     with pytest.raises(StoreBusyError, match="Another process is writing"), file.writing():
         raise AssertionError
     holder.release()

@@ -29,7 +29,7 @@ __all__ = [
     "OwnerRefusal",
     "OwnerReply",
     "OwnerRequest",
-    "OwnerSearchResult",
+    "OwnerResult",
     "OwnerStatus",
     "PeerSettings",
     "decode",
@@ -85,7 +85,7 @@ class OwnerFailure(BaseModel):
     advice: str
 
 
-class OwnerSearchResult(BaseModel):
+class OwnerResult(BaseModel):
     """Result of a method, whatever it returns."""
 
     result: Any
@@ -96,7 +96,7 @@ class OwnerReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reply: OwnerSearchResult | OwnerFailure | OwnerRefusal
+    reply: OwnerResult | OwnerFailure | OwnerRefusal
 
     def result(self) -> Any:  # noqa: ANN401 - its type depends on the method
         """Return the result.
@@ -106,7 +106,7 @@ class OwnerReply(BaseModel):
             InvalidInputError, NotFoundError, EmbeddingError, ConfigError: the owner raised it.
         """
         match self.reply:
-            case OwnerSearchResult(result=result):
+            case OwnerResult(result=result):
                 return result
             case OwnerFailure(error=name, message=message, advice=advice):
                 raise _OF_THE_CALLER.get(name, PeerError)(message, advice=advice)

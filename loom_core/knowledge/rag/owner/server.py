@@ -17,7 +17,7 @@ from loom_core.knowledge.rag.owner.protocol import (
     OwnerRefusal,
     OwnerReply,
     OwnerRequest,
-    OwnerSearchResult,
+    OwnerResult,
     decode,
     encode,
     loom_version,
@@ -160,7 +160,7 @@ class OwnerServer:
         if request.method not in {"wake", "status"} and request.settings != self._digest:
             return _refusal("The owner has other settings.")
         try:
-            return OwnerReply(reply=OwnerSearchResult(result=await self._answer(request)))
+            return OwnerReply(reply=OwnerResult(result=await self._answer(request)))
         except LoomError as error:
             return OwnerReply(
                 reply=OwnerFailure(error=type(error).__name__, message=error.message, advice=error.advice)

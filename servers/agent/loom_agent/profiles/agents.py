@@ -86,13 +86,13 @@ class Agents:
         self.mcp.start_in(tasks)
         self.knowledge.work_in(tasks)
 
-    async def get(self, file: AgentFile, name: str, *, patience: float = 0.0) -> ProfileAgent:
+    async def get(self, file: AgentFile, name: str, *, seconds: float = 0.0) -> ProfileAgent:
         """Return the agent of a profile.
 
         Args:
             file: the configuration.
             name: the profile; empty for the default one.
-            patience: seconds to wait for MCP servers that are just starting.
+            seconds: seconds to wait for MCP servers that are just starting.
 
         Raises:
             NotFoundError: there is no such profile.
@@ -106,8 +106,8 @@ class Agents:
             if name not in self._made:
                 self._made[name] = await self._make(name, profile, file.scheduler)
             made = self._made[name]
-        if patience > 0:
-            await self.mcp.wait_for_servers(profile.mcp.servers, patience=patience)
+        if seconds > 0:
+            await self.mcp.wait_for_servers(profile.mcp.servers, seconds=seconds)
         return made
 
     def list_agents(self) -> Sequence[ProfileAgent]:

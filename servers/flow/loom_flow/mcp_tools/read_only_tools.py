@@ -103,11 +103,11 @@ def _register_status(server: LoomServer, service: FlowService) -> None:
             float, Field(description="Seconds to wait; 0: look.", ge=0, le=LONGEST_WAIT)
         ] = 0.0,
     ) -> ToolReply[RunResult]:
-        attending = service.attending
-        run = await attending.wait_for_run(
+        long_poll = service.long_poll
+        run = await long_poll.wait_for_run(
             ctx, run_id, after=after_seq or 0, seconds=wait_seconds, task="waits"
         )
-        info = run_info(run, await service.steps(run.id), by_asking=attending.can_ask_user(ctx, run))
+        info = run_info(run, await service.steps(run.id), by_asking=long_poll.can_ask_user(ctx, run))
         found = [] if after_seq is None else await service.events(run_id, after=after_seq, limit=_EVENTS)
         events = [event_info(event) for event in found]
         result = RunResult(**dict(info), events=events)

@@ -144,7 +144,7 @@ def _register_chat(server: LoomServer, service: FlowService) -> None:
             # A run of an earlier message is not cancelled with this call.
             is_own = (await service.run(reply.run_id)).request.idempotency_key == taken_as
             task = "aborts" if is_own else "waits"
-            run = await service.attending.wait_for_run(ctx, reply.run_id, seconds=left, task=task)
+            run = await service.long_poll.wait_for_run(ctx, reply.run_id, seconds=left, task=task)
             while run is not None and run.status in FINAL_STATUSES:
                 left = max(until - anyio.current_time(), 0.0)
                 more = await service.continue_session(session_id, seconds=left)
@@ -154,8 +154,8 @@ def _register_chat(server: LoomServer, service: FlowService) -> None:
                 reply = more.after(before, told=(*reply.told, run.id))
                 run = None
                 if reply.run_id:
-                    run = await service.attending.wait_for_run(ctx, reply.run_id, seconds=left, task="waits")
-        by_asking = run is not None and service.attending.can_ask_user(ctx, run)
+                    run = await service.long_poll.wait_for_run(ctx, reply.run_id, seconds=left, task="waits")
+        by_asking = run is not None and service.long_poll.can_ask_user(ctx, run)
         result = chat_result(reply, run, file=service.file, by_asking=by_asking)
         await service.confirm_delivery(reply.session_id, run, reply.told)
         return tool_result(chat_text(result, reply.language), result)
@@ -249,7 +249,7 @@ def _register_resume(server: LoomServer, service: FlowService) -> None:
                 case "abort":
                     await service.send_commands(run_id, Abort(reason=reason, by=by))
         seconds = min(wait_seconds, _APPLIED_SECONDS) if action in {"pause", "abort"} else wait_seconds
-        run = await service.attending.wait_for_run(ctx, run_id, after=int(kept["after"]), seconds=seconds)
+        run = await service.long_poll.wait_for_run(ctx, run_id, after=int(kept["after"]), seconds=seconds)
         return await run_reply(ctx, service, run)
 
 
@@ -337,13 +337,13 @@ async def start_and_wait(
             idempotency_key=idempotency_key,
         )
         run_id = ctx.client_input.kept["run_id"] = run.id
-    run = await service.attending.wait_for_run(ctx, run_id, seconds=seconds, task="aborts")
+    run = await service.long_poll.wait_for_run(ctx, run_id, seconds=seconds, task="aborts")
     return await run_reply(ctx, service, run)
 
 
 async def run_reply(ctx: ToolContext, service: FlowService, run: Run) -> ToolReply[RunInfo]:
     """Return the tool reply about a run."""
-    by_asking = service.attending.can_ask_user(ctx, run)
+    by_asking = service.long_poll.can_ask_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
     await service.confirm_delivery(run.request.session_id, run)
     return tool_result(run_text(run, info), info)

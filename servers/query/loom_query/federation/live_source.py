@@ -178,7 +178,7 @@ class McpLiveSource(LiveSource):
         deadline: float,
         patient: bool = False,
     ) -> None:
-        started_first = _StartedSource(provider, begin, patient=patient)
+        started_first = _LazySource(provider, begin, patient=patient)
         super().__init__(started_first, kind="mcp", deadline=deadline)
         self._connection = connection
         self.begin = begin
@@ -215,7 +215,7 @@ class McpLiveSource(LiveSource):
         await self._connection.close()
 
 
-class _StartedSource(KnowledgeBaseProvider):
+class _LazySource(KnowledgeBaseProvider):
     """Knowledge base provider that starts its server on first use."""
 
     def __init__(self, provider: KnowledgeBaseProvider, begin: Callable[[], None], *, patient: bool) -> None:

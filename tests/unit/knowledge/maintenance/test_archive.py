@@ -88,7 +88,7 @@ def test_what_is_imported_equals_what_was_exported(filled, open_kb, archive: Pat
     assert told == [(3, 3)]
     assert content(other) == content(filled)
     assert other.description == "Städte und 城市"
-    assert not other.store.offered.has_any()
+    assert not other.store.imported_vectors.has_any()
     assert asyncio.run(other.check()).sound
 
 
@@ -115,7 +115,7 @@ def test_vectors_of_the_same_embedder_are_not_made_again(open_kb, archive: Path,
 def test_vectors_of_another_embedder_are_made_again(open_kb, archive: Path, tmp_path: Path):
     other = open_kb(tmp_path / "other", embedder="static")
     take_in(other, archive)
-    assert not other.store.offered.has_any()
+    assert not other.store.imported_vectors.has_any()
     asyncio.run(other.worker.drain())
     assert other.coverage()[0] == other.coverage()[1] > 0
     assert asyncio.run(other.check()).sound

@@ -332,7 +332,7 @@ def test_another_process_that_does_not_let_go_is_named(path: Path) -> None:
     assert lock.acquire()
 
     with pytest.raises(StoreError, match="Another process holds"):
-        AuditFile(path, patience=0.02).append([{}])
+        AuditFile(path, lock_seconds=0.02).append([{}])
     lock.release()
 
 
