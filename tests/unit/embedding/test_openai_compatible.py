@@ -140,7 +140,7 @@ async def test_vectors_of_another_length_than_before_are_refused():
     async with asking(server) as embedder:
         await embedder.embed(["one"])
         server.dimension = 5
-        with pytest.raises(EmbeddingError, match=r"5 numbers for m, not of 4\..*rebuild all vectors"):
+        with pytest.raises(EmbeddingError, match=r"dimension 5 for m, not 4\..*rebuild all vectors"):
             await embedder.embed(["one"])
     assert len(server.requests) == 2
 

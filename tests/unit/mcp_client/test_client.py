@@ -95,4 +95,4 @@ async def test_a_server_over_http_that_leads_back_to_itself_is_found_out(serving
         async with HttpClient(url) as client:
             output = await client.call_tool("ask")
     assert calls == [1, 2, 3]
-    assert "Server '回声' is not asked: 3 programs stand above this one" in output.text
+    assert "Server '回声' is not called: 3 programs are above this one" in output.text

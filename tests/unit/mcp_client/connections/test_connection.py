@@ -401,6 +401,6 @@ async def test_a_child_gets_few_variables_and_knows_how_deep_it_is(connected, ra
 
 async def test_no_one_is_called_below_the_greatest_depth(connected, raw):
     async with connected(raw()) as connection:
-        with pytest.raises(ServerError, match="3 programs stand above") as caught:
+        with pytest.raises(ServerError, match="3 programs are above") as caught:
             await connection.call_tool("echo", {}, depth=3)
     assert caught.value.failure == "loop"

@@ -21,7 +21,7 @@ def test_a_child_is_one_deeper_and_four_in_a_row_are_refused():
         lineage.check(config)
         lineage = Lineage.of_process(environment=lineage.environment_of(config))
         assert lineage.depth == number + 1
-    with pytest.raises(FaultError, match="3 programs stand above"):
+    with pytest.raises(FaultError, match="3 programs are above"):
         lineage.check(entry("another"))
 
 
