@@ -161,11 +161,7 @@ class Outside:
         )
 
     def ask(self, method, **more):
-        try:
-            return self.web.send(self.request(method, **more))
-        except httpx2.RemoteProtocolError:
-            # On a busy machine Caddy was seen, once, to send only the head of an answer that came at once.
-            return self.web.send(self.request(method, **more))
+        return self.web.send(self.request(method, **more))
 
     def look(self, path):
         return self.web.get(

@@ -78,7 +78,7 @@ async def waits(registry: MCPToolRegistry, *, until: anyio.Event) -> list[float]
     ("tool", "arguments", "failed", "told"),
     [
         ("flood", {"count": 3000}, False, "flooded"),
-        ("big", {"size": 50 << 20}, True, "answered with more than 32 MiB, which is too much"),
+        ("big", {"size": 50 << 20}, True, "answered with more than 32 MiB, which is not accepted"),
         ("big", {"size": 30 << 20}, False, "[truncated: "),
         ("die", {"why": "一个错误"}, True, "dying of 一个错误"),
         ("wait", {}, True, "did not answer `wait` within 2 s"),

@@ -113,7 +113,7 @@ class HttpExchange(httpx2.AsyncClient):
         content = await _read(response, self._answer_bytes)
         if content is not None:
             return _response(request, response.status_code, content, session=response.headers.get(_SESSION))
-        what = f"answered with more than {self._answer_bytes >> 20} MiB, which is too much"
+        what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not accepted"
         return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:

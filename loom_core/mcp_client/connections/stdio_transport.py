@@ -299,7 +299,7 @@ class StdioReader:
         for id_ in self._find_answered(first, last):
             fault = Fault(
                 "too_large",
-                f"answered with more than {self._most >> 20} MiB, which is too much",
+                f"answered with more than {self._most >> 20} MiB, which is not accepted",
                 "Ask it for less at once.",
             )
             data = self._faults.note(fault)
