@@ -199,7 +199,7 @@ class Findings:
     async def _check_taken(self, histories: Sequence[Sequence[Message]]) -> None:
         from loom_core.errors import LoomError
         from loom_core.llm.hosted.providers import PROVIDERS
-        from loom_core.retry import RetryPolicy
+        from loom_core.net.retry import RetryPolicy
         from tests.fixtures.vendors import FakeVendors
 
         fake = FakeVendors()

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from loom_core.llm.structured import Generated, generate
     from loom_core.llm.text import as_data
     from loom_core.llm.vendors import ModelRule, ProviderSpec
-    from loom_core.retry import RetryPolicy
+    from loom_core.net.retry import RetryPolicy
 
 __all__ = [
     "AnthropicProvider",

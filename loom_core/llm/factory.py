@@ -12,8 +12,8 @@ from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.hosted.providers import PROVIDERS
+from loom_core.net.retry import RetryPolicy
 from loom_core.plugin_registry import create, list_registered
-from loom_core.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from loom_core.retry import retry_after
+from loom_core.net.retry import retry_after
 
 __all__ = ["body_of", "fields_of", "retry_after_of", "status_of", "words_of"]
 

@@ -15,7 +15,7 @@ from loom_core.agent.recorder import RunState
 from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.mock import MockProvider
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from loom_core.runs.commands import Abort
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.tools.function_tool import tool

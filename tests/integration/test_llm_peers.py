@@ -25,7 +25,7 @@ from loom_core.llm.hosted.providers import AnthropicProvider, OpenAICompatiblePr
 from loom_core.llm.interface import LLMProvider, StreamChunk, ToolSpec
 from loom_core.llm.messages import Message, SystemMessage, TextPart, ToolMessage, UserMessage
 from loom_core.llm.structured import generate
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from tests.fixtures.peers import Peer

@@ -23,7 +23,7 @@ from loom_core.embedding.remote_models.openai_compatible import OpenAICompatible
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 
 _START_SECONDS = 60.0
 _MODEL = "multilingual-e5-small-q4"

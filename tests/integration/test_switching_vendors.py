@@ -7,7 +7,7 @@ import pytest
 from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.interface import LLMResponse, ToolSpec
 from loom_core.llm.messages import Message, TextPart, ToolMessage, UserMessage
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.vendors import FakeVendors
 
 _MODELS = {

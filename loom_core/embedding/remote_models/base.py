@@ -20,7 +20,7 @@ from loom_core.embedding.numpy_import import import_numpy
 from loom_core.embedding.remote_models.settings import RemoteSettings
 from loom_core.errors import ConfigError, EmbeddingError, capitalise, unwrap_group
 from loom_core.keys import find_key
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from loom_core.sdk_errors import model_error
 from loom_core.tokens import estimate_tokens
 

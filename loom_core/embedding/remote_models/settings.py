@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingKind
     from loom_core.embedding.remote_models.vendors import EmbeddingVendor
-    from loom_core.retry import RetryPolicy
+    from loom_core.net.retry import RetryPolicy
 
 __all__ = ["DEFAULT_CONCURRENCY", "KnownModel", "RemoteOptions", "RemoteSettings", "find_model"]
 

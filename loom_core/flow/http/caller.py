@@ -18,7 +18,6 @@ import anyio
 from anyio import to_thread
 
 from loom_core import keys
-from loom_core.breaker import Breaker
 from loom_core.errors import ConfigError, LoomError, NetError
 from loom_core.flow.config.models_endpoint import reference_in
 from loom_core.flow.http.request import (
@@ -33,7 +32,9 @@ from loom_core.flow.http.response import EndpointResult, parse_body
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.net import GuardedClient, NetPolicy
 from loom_core.net.address import address_of
+from loom_core.net.breaker import Breaker
 from loom_core.net.policy import matches_any_host
+from loom_core.net.retry import RetryPolicy, retry_after
 from loom_core.net.ssrf_guard import resolve
 from loom_core.net.url import host_of, redact_url
 from loom_core.observability.families import FLOW_REQUEST_SECONDS, FLOW_REQUESTS
@@ -41,7 +42,6 @@ from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import inject_context
 from loom_core.observability.spans import FLOW_REQUEST
 from loom_core.observability.tracing import AttributeValue, record_failure, span
-from loom_core.retry import RetryPolicy, retry_after
 
 if TYPE_CHECKING:
     import ssl

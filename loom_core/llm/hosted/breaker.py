@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from loom_core.breaker import Breaker
 from loom_core.errors import LLMError, LoomError, ModelError
+from loom_core.net.breaker import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -19,7 +19,7 @@ from loom_core.llm.hosted.connection import ConnectionManager
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
 from loom_core.llm.transport.protocol import Connection
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence

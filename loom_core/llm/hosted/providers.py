@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loom_core.llm.accounting.prices import Prices
     from loom_core.llm.hosted.breaker import CircuitBreaker
     from loom_core.llm.hosted.limits import RateLimits
-    from loom_core.retry import RetryPolicy
+    from loom_core.net.retry import RetryPolicy
 
 __all__ = [
     "PROVIDERS",

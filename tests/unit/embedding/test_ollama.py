@@ -16,7 +16,7 @@ from keyring.backend import KeyringBackend
 
 from loom_core.embedding.remote_models.ollama import OllamaEmbedder
 from loom_core.errors import EmbeddingError
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.embedding_server import EmbeddingServer, Refusal, vector_of
 
 

@@ -20,7 +20,7 @@ from loom_core.embedding.remote_models.openai_compatible import (
     OpenAIEmbeddingProvider,
 )
 from loom_core.errors import ConfigError, EmbeddingError
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.embedding_server import EmbeddingServer, Refusal, vector_of
 
 KEY = "sk-test-0123456789abcdef0123456789abcdef"

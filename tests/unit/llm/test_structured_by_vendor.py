@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from loom_core.llm.factory import PROVIDERS
 from loom_core.llm.interface import Effort
 from loom_core.llm.structured import generate
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.vendors.app import FakeVendors
 from tests.fixtures.vendors.chat_vendors import CHAT_VENDORS
 from tests.fixtures.vendors.script import Turn

@@ -22,9 +22,9 @@ from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.http.request import is_lost
 from loom_core.flow.http.response import interpret_response
 from loom_core.flow.responses.phrases import Phrases
+from loom_core.net.retry import retry_after
 from loom_core.observability.spans import FLOW_STEP
 from loom_core.observability.tracing import record_failure, span
-from loom_core.retry import retry_after
 from loom_core.runs.run import RunUsage
 from loom_core.tools.interface import CallContext
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from loom_core.flow.config import parse_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import EndpointCaller
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from loom_core.runs.journal import Journal
 
 

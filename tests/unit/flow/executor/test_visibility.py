@@ -18,7 +18,7 @@ from loom_core.flow.http import EndpointCaller
 from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.responses.reply import FlowReply
 from loom_core.llm.interface import ChatRequest
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from loom_core.runs.commands import Abort
 from loom_core.testing import MockLLM, call
 from tests.unit.flow.conftest import decides

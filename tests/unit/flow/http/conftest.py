@@ -11,7 +11,7 @@ import pytest
 
 from loom_core.flow.config import EndpointConfig, FlowFile, NetConfig
 from loom_core.flow.http import EndpointCaller
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import Asked, LocalServer

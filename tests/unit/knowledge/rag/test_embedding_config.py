@@ -15,7 +15,7 @@ from loom_core.embedding.remote_models.openai_compatible import OpenAICompatible
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.embedding_server import EmbeddingServer
 
 pytestmark = pytest.mark.slow

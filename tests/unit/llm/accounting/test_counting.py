@@ -15,8 +15,8 @@ from loom_core.llm.interface import LLMResponse, StreamChunk, Usage
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.vendors import DEEPSEEK
+from loom_core.net.retry import RetryPolicy
 from loom_core.observability.families import LLM_CALLS, LLM_COST, LLM_FAILURES, LLM_SECONDS, LLM_TOKENS
-from loom_core.retry import RetryPolicy
 from tests.fixtures.scripted_wire import ScriptedWire, Step
 
 ASKED = [{"role": "user", "content": "灯塔在哪里？"}]

@@ -14,8 +14,8 @@ from loom_core.llm.interface import LLMResponse, OutputSchema, StreamChunk, Usag
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.vendors import GEMINI
+from loom_core.net.retry import RetryPolicy
 from loom_core.observability.spans import CHAT
-from loom_core.retry import RetryPolicy
 from tests.fixtures.scripted_wire import ScriptedWire
 
 QUESTION = [{"role": "user", "content": "港长是谁？ My key is sk-of-a-span-0123456789."}]

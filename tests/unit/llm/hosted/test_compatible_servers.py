@@ -29,7 +29,7 @@ from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.hosted.providers import NamedProvider
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.vendors import DEEPSEEK
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from loom_core.tools import tool
 from tests.fixtures.local_server import LocalServer
 from tests.fixtures.scripted_wire import ScriptedWire

@@ -21,7 +21,7 @@ from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, OPENAI_COMPATIBLE, ProviderSpec
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.scripted_provider import FREE, KEY, QUESTION, answer_of, pieces_of, retry_policy, scripted
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from loom_core.errors import LLMError
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.vendors import VENDORS
-from loom_core.retry import RetryPolicy
+from loom_core.net.retry import RetryPolicy
 from tests.fixtures.vendors.app import FakeVendors
 from tests.fixtures.vendors.script import Tokens, Turn
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from loom_core.breaker import Breaker
 from loom_core.errors import ConfigError, LoomError, NetError
 from loom_core.flow.http.caller import HostBreaker
+from loom_core.net.breaker import Breaker
 from loom_core.observability.families import BREAKER_STATE
 from loom_core.observability.metrics import process_metrics
 

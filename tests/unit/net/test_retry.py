@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from loom_core.errors import EmbeddingError, InvalidInputError, LLMError, ModelError
-from loom_core.retry import RetryPolicy, retry_after
+from loom_core.net.retry import RetryPolicy, retry_after
 
 
 class _Vendor:
