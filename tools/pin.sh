@@ -6,6 +6,7 @@
 #
 # dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt, loom-agent-server.txt and loom-flow-server.txt are
 # what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
+# tagger.txt for the training of the entity tagger,
 # agent-frameworks.txt for agent frameworks that a benchmark compares with Loom, clients.txt and clients-v1.txt for MCP
 # clients that a benchmark drives, image.txt for what builds the container
 # image, which has otel.txt besides what its server needs, operating.txt for what checks the files for operators, docs.txt for what
@@ -32,6 +33,7 @@ pin operating.txt requirements/operating.in "$@"
 pin docs.txt requirements/docs.in --constraint requirements/dev.txt "$@"
 pin peers.txt requirements/peers.in "$@"
 pin small-model.txt requirements/small-model.in --no-deps "$@"
+pin tagger.txt requirements/tagger.in --constraint requirements/dev.txt "$@"
 pin agent-frameworks.txt requirements/agent-frameworks.in "$@"
 pin clients.txt requirements/clients.in "$@"
 pin clients-v1.txt requirements/clients-v1.in "$@"

@@ -119,7 +119,7 @@ class Mention(NamedTuple):
         name: the surface form, as written.
         start: offset in the chunk's text, in code points.
         end: offset after it.
-        type: entity type such as `person`, `place`, `organisation`, `work`, `code`, or `thing`.
+        type: entity type such as `person`, `term`, `command` or `api`; `thing` if unknown.
         method: which rule or model found it.
         confidence: 0 to 1.
     """

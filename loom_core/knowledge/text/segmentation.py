@@ -11,7 +11,7 @@ from loom_core.knowledge.text.memoization import memoize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["segment_for_search", "tag_words"]
+__all__ = ["segment_for_search", "tag_characters", "tag_words"]
 
 
 @lru_cache(maxsize=16)  # called twice for a passage: for its keywords and for its mentions
@@ -29,6 +29,27 @@ def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
             size = next(between)
         place += size
     return tuple(found)
+
+
+def tag_characters(text: str) -> dict[int, tuple[str, str, str]]:
+    """Return the word of each character of CJK text by offset: the word, jieba's tag, and the place in it.
+
+    The place is B, M or E for the first, an inner or the last character, and S for the only one.
+    """
+    gaps, runs = cjk_parts(text)
+    between = iter(map(len, gaps))
+    place = next(between)
+    found: dict[int, tuple[str, str, str]] = {}
+    for word, tag in _tag_runs("\n".join(runs)):
+        if word == "\n":
+            place += next(between)
+            continue
+        last = len(word) - 1
+        for number in range(len(word)):
+            where = "S" if not last else "B" if not number else "E" if number == last else "M"
+            found[place + number] = (word, tag, where)
+        place += len(word)
+    return found
 
 
 def segment_for_search(runs: Sequence[str]) -> list[list[str]]:

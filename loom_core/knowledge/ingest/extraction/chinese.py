@@ -16,16 +16,14 @@ from loom_core.knowledge.ingest.extraction.chinese_types import (
 )
 from loom_core.knowledge.model import Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
-from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.segmentation import tag_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Literal
 
-__all__ = ["chinese_definition", "chinese_mentions", "chinese_predicate"]
+__all__ = ["chinese_definition", "chinese_mentions"]
 
-_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff·]{2,}")
 _WORK = re.compile(r"[《〈『「]([^《》〈〉『』「」\n]{1,40})[》〉』」]")
 _TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
     "nr": person_kind,
@@ -43,7 +41,6 @@ _DEFINITION = re.compile(
     r"(?:是指|是|指的是|为)(?P<object>[^。；\n]{2,60})"
 )
 _OBJECT_HEAD = re.compile(r"(?:的|之)(?P<head>[^，、。的之]{2,12})(?:[，、。]|$)")
-_VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
 
 
 def chinese_mentions(text: str) -> Iterator[Mention]:
@@ -81,19 +78,3 @@ def chinese_definition(text: str) -> Relation | None:
     return Relation(
         match["subject"], "is a", name, match.start("subject"), match.end("object"), "definition", 0.6
     )
-
-
-@memoize
-def chinese_predicate(between: str) -> str:
-    """Return the verbs between two names, or empty if there are none."""
-    if len(between) > 20 or any(mark in between for mark in "。；！？\n"):
-        return ""
-    import rjieba
-
-    verbs = [
-        word
-        for run in _RUN.findall(between) or [between.strip("，、 ")]
-        for word, tag in rjieba.tag(run)
-        if tag in _VERB_TAGS
-    ]
-    return "".join(verbs[:3])

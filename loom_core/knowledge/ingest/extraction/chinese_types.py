@@ -1,4 +1,4 @@
-"""Entity types of Chinese names: validate jieba's tags, and derive a type from the noun.
+"""Entity types of Chinese names: validate jieba's tags.
 
 Its dictionary tags many other words as persons (`卫星`, `天后庙`), and places that are written like foreign
 persons (`里昂`). A Chinese person's name begins with a surname; a foreign one is made of the characters that
@@ -7,7 +7,6 @@ foreign names are written with, and occurs where no place would.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from loom_core.knowledge.text.analysis import is_stop_word
@@ -22,8 +21,6 @@ __all__ = [
     "person_kind",
     "place_type",
     "thing_type",
-    "type_of_chinese_noun",
-    "type_of_chinese_subject",
 ]
 
 
@@ -89,42 +86,7 @@ NO_PLACES = frozenset(
 )
 """Common words that the tagger mistakes for places."""
 
-_NOUNS: dict[ChineseType, str] = {
-    "work": """
-        小说 电影 影片 专辑 歌曲 单曲 电视剧 动画 漫画 游戏 诗集 著作 节目 剧集 画作 杂志 报纸 期刊 歌剧 作品
-        史书 词典 连续剧 片 剧
-    """,
-    "organisation": """
-        公司 大学 学院 学校 中学 小学 组织 机构 乐队 乐团 协会 学会 球队 俱乐部 政党 党派 企业 集团 银行 部队
-        委员会 研究所 研究院 出版社 医院 博物馆 图书馆 团体 组合 教会 联盟 政府 部门 电视台 高校 航空 中心
-    """,
-    "event": """
-        战争 战役 比赛 赛事 锦标赛 运动会 奥运会 联赛 事件 地震 革命 起义 会议 节日 条约 展览会 大选 灾难
-    """,
-    "person": """
-        作家 画家 诗人 学家 演员 歌手 导演 政治家 军事家 思想家 教育家 革命家 艺术家 音乐家 企业家 运动员 球员
-        教练 将领 将军 皇帝 国王 君主 女王 总统 总理 首相 主席 大臣 官员 教授 记者 编剧 作曲家 建筑师 工程师
-        设计师 律师 法官 医生 商人 僧人 道士 皇后 公主 王子 妃子 宰相 丞相 奠基人 创始人 人物 男子 女子 名将
-        主持人 模特 漫画家 选手
-    """,
-    "place": """
-        城市 国家 县城 市镇 乡镇 村庄 村落 地区 行政区 省份 自治区 半岛 岛屿 群岛 岛国 河流 支流 湖泊 山脉
-        山峰 高原 平原 盆地 沙漠 海峡 海湾 港口 首都 首府 车站 火车站 地铁站 机场 公园 寺庙 寺院 教堂 建筑
-        大桥 桥梁 街道 公路 铁路 城镇 大陆 座堂 高速公路 村 镇 县 市 州 省 郡 岛 河 湖 山 寺 庙 宫 站
-    """,
-    "thing": """
-        天体 卫星 行星 恒星
-    """,
-}
-NOUN_TYPES: dict[str, ChineseType] = {
-    noun: type_ for type_, nouns in _NOUNS.items() for noun in nouns.split()
-}
-"""Types by how a noun ends: `作家`, `城市`."""
-
-
 _WITH_WORD_BEFORE = 4  # minimum characters of a name with such a preceding word
-_LONGEST_END = max(map(len, NOUN_TYPES))
-
 PersonKind = Literal["person", "foreign", "place", "thing"]
 
 
@@ -190,51 +152,3 @@ def is_place_in_context(text: str, start: int, end: int) -> bool:
     if text.startswith(_PLACE_BEHIND, end):
         return True
     return text.endswith(_PLACE_BEFORE, max(0, start - 2), start) and text[end : end + 1] not in _OF_PERSON
-
-
-def type_of_chinese_noun(noun: str) -> ChineseType:
-    """Return the type of a `作家`, a `长篇小说`, a `港口城市` by how the noun ends, the longest end first."""
-    for size in range(min(_LONGEST_END, len(noun)), 0, -1):
-        if type_ := NOUN_TYPES.get(noun[-size:]):
-            return type_
-    return "thing"
-
-
-_ASIDE = r"[\s』》”」]*(?:[（(](?P<aside>[^（）()]{0,120})[)）][，,]?|[，,])\s*"
-_OF_PERSON_BEHIND = re.compile(
-    rf"{_ASIDE}(?:(?:本名|表字|小名|幼名|艺名|笔名|字|谥号?|出生|生于|[男女][，,])|[^，。；]{{2,12}}人[，。；])"
-)
-_LIFE = re.compile(
-    r"(?<!\d)(?P<born>1?\d{3})年?[^－—–~～-]{0,16}[－—–~～-]{1,2}[^\d]{0,8}(?P<died>1?\d{3}|20\d\d)?"
-)
-_ABOUT = re.compile(rf"(?:{_ASIDE})?(?P<what>[^，。；、（）]{{0,24}})")
-_NEAR = 8  # characters of a text before its subject
-_LONGEST_LIFE, _LEAST_LIFE = 110, 15
-
-
-def type_of_chinese_subject(title: str, text: str) -> ChineseType:
-    """Return the type of the subject of a passage, by its name (`关帝庙`, `艾蒂安·拉莫特`) or its text.
-
-    Args:
-        title: its name.
-        text: the passage, which tells years of life or other names: `王处直（862年－922年），字允明`.
-    """
-    if len(title) > 2 and (type_ := type_of_chinese_noun(title)) != "thing":
-        return type_
-    if "·" in title[1:-1]:
-        return "person"
-    start = text.find(title, 0, len(title) + _NEAR)
-    if start < 0:
-        return "thing"
-    end = start + len(title)
-    if _OF_PERSON_BEHIND.match(text, end):
-        return "person"
-    match = _ABOUT.match(text, end)
-    if match is None:
-        return "thing"
-    if match.start("what") > end and (type_ := type_of_chinese_noun(match["what"])) != "thing":
-        return type_
-    life = _LIFE.search(match["aside"] or "")
-    if life and life["died"] and _LEAST_LIFE <= int(life["died"]) - int(life["born"]) <= _LONGEST_LIFE:
-        return "person"
-    return "thing"

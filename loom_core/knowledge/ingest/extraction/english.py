@@ -10,7 +10,6 @@ from loom_core.knowledge.ingest.extraction.english_types import (
     is_quoted_work,
     type_from_context,
     type_of_name,
-    type_of_noun_phrase,
 )
 from loom_core.knowledge.model import Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
@@ -19,7 +18,7 @@ from loom_core.knowledge.text.memoization import memoize
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["english_defined_type", "english_definition", "english_mentions"]
+__all__ = ["english_definition", "english_mentions"]
 
 # Initials, an abbreviation before a name, or a word. The first letter comes before the alternatives, so
 # that the engine skips from capital to capital instead of trying each alternative at every character.
@@ -49,7 +48,6 @@ _OBJECT_END = re.compile(
     r",|\(|\s(?:that|which|who|whose|where|in|of|by|from|for|to|on|at|with|and|directed|written|"
     r"produced|based|located|used|known|born|founded|released|published|created|designed|made|is|was)\b"
 )
-_DEFINING = 120  # characters of a definition that hold its main noun
 
 
 def english_mentions(text: str) -> Iterator[Mention]:
@@ -133,9 +131,3 @@ def english_definition(text: str) -> Relation | None:
     return Relation(
         subject, "is a", what, match.start("subject"), match.start("object") + len(what), "definition", 0.6
     )
-
-
-def english_defined_type(text: str, definition: Relation) -> NameType:
-    """Return the type that a definition states: "X is an American actor" makes X a person."""
-    start = definition.end - len(definition.object)
-    return type_of_noun_phrase(text[start : start + _DEFINING])

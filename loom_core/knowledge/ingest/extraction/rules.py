@@ -1,9 +1,8 @@
-"""Rule-based extraction: no model, no key, hundreds of passages a second.
+"""Extraction without a language model: no key, hundreds of passages a second.
 
-Its rules: titles, headings and definitions say what a passage is *about*; capitalised phrases,
-titles of works, identifiers and, in Chinese, words that jieba tags as names are *mentions*; the words
-between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. Every finding
-has the confidence of its rule.
+A small tagger finds the *mentions*, with their types; titles, headings and definitions say what a passage is
+*about*; the words between two mentions of a sentence, headings above headings, and "X is a Y" are
+*relations*. Every finding has a confidence.
 """
 
 from __future__ import annotations
@@ -11,26 +10,18 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from loom_core.cjk import has_cjk, is_cjk
 from loom_core.knowledge.ingest.extraction.aliases import aliases_in
-from loom_core.knowledge.ingest.extraction.chinese import (
-    chinese_definition,
-    chinese_mentions,
-    chinese_predicate,
-)
-from loom_core.knowledge.ingest.extraction.chinese_types import type_of_chinese_noun, type_of_chinese_subject
-from loom_core.knowledge.ingest.extraction.english import (
-    english_defined_type,
-    english_definition,
-    english_mentions,
-)
-from loom_core.knowledge.ingest.extraction.english_types import type_of_noun_phrase
+from loom_core.knowledge.ingest.extraction.chinese import chinese_definition
+from loom_core.knowledge.ingest.extraction.english import english_definition
 from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
 from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
+from loom_core.knowledge.ingest.extraction.statements import find_predicate
+from loom_core.knowledge.ingest.extraction.tagger import shipped_tagger
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.memoization import memoize
@@ -41,13 +32,17 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import Chunk
 
-__all__ = ["RuleExtractor", "english_predicate"]
+__all__ = ["RuleExtractor"]
 
 # The pattern begins with a set of marks, before the alternatives, so that the engine skips between marks.
 _SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
 _CODE_CONFIDENCE = 0.7
+_MOST_IDENTIFIERS = 12  # of a passage of source code
 _FIRST_WORDS = 80  # characters
 _LAST_GAP = re.compile(r"\s+\S*$")
+_STATED, _BY_PRONOUN, _ADJACENT = 0.6, 0.4, 0.2  # confidences of relations
+_NEAR_START = 8  # characters before a passage's first entity if the passage may be about it
+_AFTER = 12  # characters after the second entity that may hold a Chinese verb
 _MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
 
 _TITLE_CONFIDENCE = {"given": 1.0, "metadata": 0.9, "heading": 0.9, "filename": 0.4, "none": 0.4}
@@ -57,10 +52,15 @@ introduction;overview;summary;abstract;background;conclusion;conclusions;discuss
 bibliography;see also;external links;further reading;notes;contents;table of contents;appendix;
 example;examples;usage;installation;getting started;quick start;faq;license;changelog;contributing;
 history;description;parameters;arguments;returns;raises;requirements;preface;acknowledgements;
+name;synopsis;options;commands;configuration;configuration file;variables;environment;environment variables;
+files;exit status;exit codes;return value;return values;errors;bugs;author;authors;copyright;reporting bugs;
+standards;conforming to;see;note;notes;output;input;defaults;default;list;manual page;man page;attributes;
+properties;methods;functions;syntax;warning;warnings;caution;important;tip;tips;tasks;
 acknowledgments;about;index;misc;miscellaneous;others;general;details;results;methods;step;steps;
 简介;介绍;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
 外部链接;附录;目录;注释;注意;说明;示例;例子;用法;使用方法;安装;快速开始;快速入门;常见问题;许可证;更新日志;
-其他;其它;参数;返回值;步骤;历史;备注
+其他;其它;参数;返回值;步骤;历史;备注;名称;概要;选项;命令;配置;环境变量;文件;退出状态;错误;作者;版权;提示;警告;
+描述;语法;属性;方法;函数;任务;列表;输出;输入
 """
 
 
@@ -80,7 +80,7 @@ class RuleExtractor:
         """Name and version of the rules and their settings."""
         s = self._settings
         chosen = (",".join(sorted(types)) for types in (s.entity_types, s.relation_types))
-        return "/".join(["rules-3", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
+        return "/".join(["rules-4", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """Return one extraction for each chunk, in order."""
@@ -91,8 +91,7 @@ class RuleExtractor:
         definition = chinese_definition(chunk.text) or english_definition(chunk.text)
         if chunk.language == "code" or (definition and not _says_something(definition.subject)):
             definition = None
-        known = subject_types(chunk, definition)
-        mentions = self._mentions(chunk, known)
+        mentions = self._mentions(chunk)
         subjects, defined = self._abouts(chunk, mentions, definition)
         relations = [*defined, *_heading_relations(chunk)]
         subject = chunk.title if _says_something(chunk.title) else ""
@@ -101,8 +100,6 @@ class RuleExtractor:
         if self._settings.relation_types:
             relations = [r for r in relations if r.predicate in self._settings.relation_types]
         kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
-        if known and not self._settings.entity_types:
-            kept = with_title(kept, chunk, known)
         relations.sort(key=lambda r: -r.confidence)
         return Extraction(
             mentions=tuple(kept),
@@ -113,20 +110,14 @@ class RuleExtractor:
             else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
         )
 
-    def _mentions(self, chunk: Chunk, known: SubjectTypes) -> list[Mention]:
-        text = chunk.text
-        # Capital letters mean names in prose, and nothing in source code.
-        found = [] if chunk.language == "code" else [*chinese_mentions(text), *english_mentions(text)]
-        for keyword in extract_chunk_keywords(text, limit=12):
-            if not is_cjk(keyword[0]):
-                start = text.find(keyword)
-                if start >= 0:
-                    end = start + len(keyword)
-                    found.append(Mention(keyword, start, end, "code", "identifier", _CODE_CONFIDENCE))
-        found = with_types(found, known)
+    def _mentions(self, chunk: Chunk) -> list[Mention]:
+        if chunk.language == "code":
+            found = _identifiers_in(chunk.text)
+        else:
+            found = shipped_tagger().mentions(chunk.text, title=chunk.title, headings=chunk.heading_path)
         if self._settings.entity_types:
-            found = [m for m in found if m.type in self._settings.entity_types]
-        return without_overlap(found)
+            found = [mention for mention in found if mention.type in self._settings.entity_types]
+        return found
 
     def _abouts(
         self, chunk: Chunk, mentions: list[Mention], definition: Relation | None
@@ -144,9 +135,19 @@ class RuleExtractor:
             # Below a title or heading, the first "X is a Y" is mostly background, not the subject.
             abouts.append(About(definition.subject, "definition", 0.3 if _is_placed(chunk) else 0.6))
             relations.append(definition)
-        if not abouts and mentions:
+        if not abouts and mentions and mentions[0].start <= _NEAR_START:
             abouts.append(About(mentions[0].name, "first_phrase", 0.3))
         return abouts, relations
+
+
+def _identifiers_in(code: str) -> list[Mention]:
+    """Return the identifiers of source code, each at its first place."""
+    found: list[Mention] = []
+    for name in extract_chunk_keywords(code, limit=_MOST_IDENTIFIERS):
+        start = code.find(name)
+        if start >= 0 and not is_cjk(name[0]):
+            found.append(Mention(name, start, start + len(name), "api", "identifier", _CODE_CONFIDENCE))
+    return without_overlap(found)
 
 
 def _is_placed(chunk: Chunk) -> bool:
@@ -210,28 +211,25 @@ def _sentence_relations(
     text: str, start: int, end: int, mentions: list[Mention], subject: str
 ) -> list[Relation]:
     relations: list[Relation] = []
+    is_chinese = has_cjk(text[start:end])
     for first, second in pairwise(mentions):
         between = text[first.end : second.start]
         if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
             continue
-        predicate = chinese_predicate(between) if has_cjk(between) else english_predicate(between)
-        confidence = 0.5 if predicate else 0.2
+        after = text[second.end : second.end + _AFTER]
+        stated = find_predicate(between, first.type, second.type, after, is_chinese=is_chinese)
+        predicate, is_inverse = stated or ("related to", False)
+        subject_, object_ = (second, first) if is_inverse else (first, second)
+        sure = _STATED if stated else _ADJACENT
         relations.append(
-            Relation(
-                first.name,
-                predicate or "related to",
-                second.name,
-                first.start,
-                second.end,
-                "between",
-                confidence,
-            )
+            Relation(subject_.name, predicate, object_.name, first.start, second.end, "between", sure)
         )
     if subject and mentions:
         relations += _pronoun_relation(text[start:end], start, mentions[0], subject)
     return relations
 
 
+_PERSONAL = frozenset({"He", "She", "His", "Her", "他", "她"})
 _PRONOUN = re.compile(r"(?:He|She|It|They|His|Her|Its)\s+|[他她它该其](?:们)?")
 
 
@@ -243,158 +241,11 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     between = sentence[match.end() : first.start - start]
     if not between or len(between) > _MAX_BETWEEN:
         return []
-    predicate = chinese_predicate(between) if has_cjk(between) else english_predicate(between)
-    if not predicate:
+    type_ = "person" if match[0].strip() in _PERSONAL else ""
+    after = sentence[first.end - start :][:_AFTER]
+    stated = find_predicate(between, type_, first.type, after, is_chinese=has_cjk(sentence))
+    if stated is None:
         return []
-    return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]
-
-
-_ENDS = frozenset(".;:!?()[]\n")  # marks between two names that separate their statements
-_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
-_OF_POSSESSIVE = re.compile(r"[’'](?:s\b)?")
-_MOST_WORDS = 6
-_MOST_HAD = 3  # words of a possession: "Ada's younger sister Anna"
-
-_SAYING_NOTHING = frozenset("and or but the a an nor".split())
-_ARTICLES = frozenset("a an the".split())
-_BEING = frozenset("am are be been being is was were".split())
-_SHORT = frozenset(
-    "am an as at be by do go he if in is it me my no of off on or ox so to up us via we".split()
-)
-_PREPOSITIONS = frozenset(
-    """
-        about above across after against along alongside amid among around as at before behind below
-        beneath besides between beyond by despite down during except for from in including inside into
-        like near of off on onto opposite out outside over past per since than through throughout to
-        toward towards under underneath unlike until up upon versus via with within without
-    """.split()
-) | {"beside"}  # plain-english: data
-_VERBS = _BEING | frozenset(
-    """
-        became become becomes began begin begins bears beat beats becomes bore borders bought bring brings
-        broke brought build builds built buy buys calls came can cast causes chose come comes compares
-        contains could covers crosses cut defeats defines depends describes did directs do does drew drives
-        drove extends faces fell fights finds flew flies flows follows forms fought found founds gave get gets
-        gives go goes got governs grew had has have heads held helps hit holds hosts hurts includes invades is
-        joins keeps kept knew knows lay lays lead leads learns leaves led left lent let lets lies links lived
-        lives lost loves made makes manages marries may means meet meets met might moves must names needs
-        opens operates owns paid pays plays praises produces provides publishes put puts ran reaches read
-        receives refers remains replaces represents requires rose rules run runs said sang sat saw says sees
-        sells sends sent serves set shall shares shot should shows sings sits sold sees speaks spent spoke
-        sponsors stands starred stars starts stood studies supports takes taught teaches tells thinks threw
-        told took trains treats turns uses wants was went were will wins won works would writes written wrote
-    """.split()
-)
-_LONGEST_PARTICIPLE_STEM = 2  # up to this many letters before -ed or -ing it is not a verb: red, king
-
-
-@memoize
-def english_predicate(between: str) -> str:
-    """Return the words between two names if they are a phrase with a verb or a preposition, else empty.
-
-    A possessive counts as having: `Ada's sister Anna` gives "has sister".
-    """
-    if not _ENDS.isdisjoint(between):
-        return ""
-    owner = _OF_POSSESSIVE.match(between)
-    text = between[owner.end() :] if owner else between
-    words = [word for word in _WORD.findall(text.casefold()) if _is_word(word)]
-    while words and words[0] in _SAYING_NOTHING and words[0] not in _ARTICLES:
-        words = words[1:]
-    while words and words[-1] in _SAYING_NOTHING and not (len(words) > 1 and words[-2] in _BEING):
-        words = words[:-1]
-    if not words or len(words) > _MOST_WORDS:
-        return ""
-    if any(word in _PREPOSITIONS or _is_verb(word) for word in words):
-        return " ".join(words)
-    return " ".join(["has", *words]) if owner and len(words) <= _MOST_HAD else ""
-
-
-def _is_word(word: str) -> bool:
-    """Whether it is a word, not a fragment of a number or another language: `4th`, `al`, `i`."""
-    return (len(word) > 2 or word in _SHORT or word == "a") and not any(map(str.isdigit, word))
-
-
-def _is_verb(word: str) -> bool:
-    if word in _VERBS:
-        return True
-    stem = word.removesuffix("ed") if word.endswith("ed") else word.removesuffix("ing")
-    return len(stem) < len(word) and len(stem) > _LONGEST_PARTICIPLE_STEM
-
-
-_NEAR = 8  # maximum characters of a text before its title, such as a quotation mark or an article
-
-SubjectTypes: TypeAlias = "dict[str, str]"
-"""Types by name, as stated by a passage's title or first sentence."""
-
-
-def subject_types(chunk: Chunk, definition: Relation | None) -> SubjectTypes:
-    """Return the types of a passage's subject, as stated by its title and definition.
-
-    Args:
-        chunk: the passage.
-        definition: the "X is a Y" with which it begins.
-    """
-    found: SubjectTypes = {}
-    title = _bare(chunk.title)
-    if title != chunk.title:
-        found[title] = _type_of(chunk.title[len(title) :].strip(" ()（）"))
-    if definition is not None:
-        subject, what = definition.subject, definition.object
-        type_ = english_defined_type(chunk.text, definition) if what.isascii() else _type_of(what)
-        found[subject] = found["The " + subject] = type_
-        if title and title not in found and title.rpartition(" ")[2] in subject.split():
-            found[title] = type_  # Arnold Alois Schwarzenegger, under the title Arnold Schwarzenegger
-    if title and not title.isascii() and found.get(title, "thing") == "thing":
-        found[title] = type_of_chinese_subject(title, chunk.text)
-    return {name: type_ for name, type_ in found.items() if type_ != "thing"}
-
-
-def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
-    """Return the mentions with types from the context and from full names.
-
-    Args:
-        mentions: the mentions, by position.
-        known: types stated by the passage.
-    """
-    persons = {
-        name.rpartition(" ")[2]
-        for name, _, _, type_, _, _ in mentions
-        if type_ == "person" and " " in name and " of " not in name
-    }
-    if not known and not persons:
-        return mentions
-    return [
-        _assign_type(mention, known) if mention[0] in known or mention[0] in persons else mention
-        for mention in mentions
-    ]
-
-
-def with_title(mentions: list[Mention], chunk: Chunk, known: SubjectTypes) -> list[Mention]:
-    """Return the mentions, plus the passage's title where the text begins with it and it has a type.
-
-    Entity linking finds known names in all texts, but gives them no type.
-    """
-    title = _bare(chunk.title)
-    start = chunk.text.find(title, 0, len(title) + _NEAR) if title in known else -1
-    if start < 0 or any(mention.name == title for mention in mentions):
-        return mentions
-    made = Mention(title, start, start + len(title), known[title], "definition", 1.0)
-    return sorted([*mentions, made], key=lambda mention: mention.start)
-
-
-def _assign_type(mention: Mention, known: SubjectTypes) -> Mention:
-    # Schwarzenegger, in a passage that names Arnold Schwarzenegger, is a person.
-    type_ = known.get(mention.name, "person" if mention.type == "thing" else mention.type)
-    return mention if mention.type == type_ else mention._replace(type=type_)
-
-
-def _bare(title: str) -> str:
-    """Return a title without a final parenthesis: `Mercury (planet)`."""
-    if not title.endswith((")", "）")):
-        return title
-    return title[: max(title.rfind("("), title.rfind("（"), 0)].rstrip()
-
-
-def _type_of(noun: str) -> str:
-    return type_of_noun_phrase(noun) if noun.isascii() else type_of_chinese_noun(noun)
+    predicate, is_inverse = stated
+    ends = (first.name, subject) if is_inverse else (subject, first.name)
+    return [Relation(ends[0], predicate, ends[1], start, first.end, "pronoun", _BY_PRONOUN)]

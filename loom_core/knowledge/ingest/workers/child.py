@@ -58,6 +58,8 @@ def main() -> None:
     os.dup2(2, 1)  # output of a parser must not get into the replies
     requests = sys.stdin.buffer
     lower_priority()
+    # Set before numpy is loaded: the tagger's products are small, and threads would only wait for each other.
+    os.environ.update(OPENBLAS_NUM_THREADS="1")
     settings: WorkerSettings = json.loads(read_frame(requests))
     limit_memory(settings["memory"])
     items: queue.SimpleQueue[JobItem] = queue.SimpleQueue()

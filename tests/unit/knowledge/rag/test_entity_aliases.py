@@ -87,7 +87,7 @@ def test_a_question_by_one_name_reaches_passages_that_use_another(make: Make) ->
 
 def test_traditional_and_simplified_chinese_find_each_other(make: Make) -> None:
     knowledge_base = make([TAIWAN, MAINLAND, DIRECTOR])
-    assert groups(knowledge_base) == [{"國立臺灣大學", "臺大"}]
+    assert groups(knowledge_base) == [{"国立台湾大学", "臺大"}]
     for question in ("國立臺灣大學的古籍在哪裡？", "国立台湾大学的古籍在哪里？"):
         answer = asyncio.run(knowledge_base.search(question, strategy="bm25"))
         assert "古籍" in answer.items[0].content
@@ -182,21 +182,26 @@ async def test_spellings_are_one_entity_where_a_model_finds_them_alike() -> None
     knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=create_embedder("e5-small"))
     await knowledge_base.add_texts(
         [
-            "People asked our System Admin for a password.",
-            "Later another SystemAdmin kept a list of Rock Bands.",
-            "A Rock Band from Leeds plays on Friday.",
+            "Ask the System Admin.",
+            "There is Rock Music.",
+            "Our SystemAdmin rebooted it.",
+            "She likes Rock Musics and Jazz.",
         ]
     )
     found = [set(group.names) for group in knowledge_base.aliases.groups()[0]]
     knowledge_base.close()
     assert {"System Admin", "SystemAdmin"} in found
-    assert {"Rock Bands", "Rock Band"} in found
+    assert {"Rock Musics", "Rock Music"} in found
 
 
 def test_one_name_in_several_scripts_is_listed_apart_from_merges(make: Make) -> None:
     knowledge_base = make([TAIWAN, SIMPLIFIED, "McDonald lives in Oslo.", "Mcdonald left Oslo."])
     listed = {frozenset(names) for names in knowledge_base.aliases.in_several_scripts()}
-    assert listed == {frozenset({"國立臺灣大學", "国立台湾大学"}), frozenset({"臺大", "台大"})}
+    assert listed == {
+        frozenset({"國立臺灣大學", "国立台湾大学"}),
+        frozenset({"臺大", "台大"}),
+        frozenset({"臺北", "台北"}),
+    }
     with pytest.raises(InvalidInputError, match="spellings of one name"):
         knowledge_base.aliases.split("臺大", "台大")
 

@@ -64,6 +64,13 @@ def identifier(family: str, number: int) -> str:
     return FAMILIES[family].format(number)
 
 
+WORDS = """
+apple bread chair door egg fence garden hammer iron jacket kettle lamp mirror needle onion paper queue road
+salt table umbrella violin window yard basket candle dress engine flower glove house ink jar knife ladder
+mouse nest oven pencil rope
+""".split()
+
+
 @pytest.fixture(scope="module")
 def base() -> Iterator[GraphRAGKnowledgeBase]:
     """All families in both languages, in memory. It is only read."""
@@ -74,7 +81,7 @@ def base() -> Iterator[GraphRAGKnowledgeBase]:
         for family in FAMILIES
         for number in range(COUNT)
     }
-    texts |= {f"bench:common/{n}": f"Step {n}: call os.path with the word w{n}." for n in range(40)}
+    texts |= {f"bench:common/{n}": f"Then call os.path, and the {WORDS[n]} follows." for n in range(40)}
     texts["bench:none"] = "Nothing is there: the value None, in 2019."
     knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=Contrary(names))
     asyncio.run(knowledge_base.add_texts(list(texts.values()), uris=list(texts)))
@@ -155,10 +162,14 @@ async def test_one_that_no_passage_holds_is_named_as_a_caution(base, question: s
 
 async def test_a_common_name_and_ordinary_words_do_not_decide(base):
     # Were they to, the passages that are far would be as near as all others.
-    for question in ("What is os.path w7?", "Which value is None, in 2019?", "What happened in 2019?"):
+    for question in (
+        f"What is os.path {WORDS[7]}?",
+        "Which value is None, in 2019?",
+        "What happened in 2019?",
+    ):
         answer = await base.search(question, limit=20)
         assert all(item.metadata["scores"].get("vector", 1.0) > 0 for item in answer.items)
-    assert (await first(base, "os.path, the word w7", 1)) == ["bench:common/7"]
+    assert (await first(base, f"os.path, the {WORDS[7]}", 1)) == ["bench:common/7"]
 
 
 async def test_passages_that_differ_in_the_identifier_alone_are_no_duplicates(kb):

@@ -53,7 +53,7 @@ function groupByType(counts) {
   const found = new Map();
   const sorted = [...counts].sort(([, one], [, other]) => other - one);
   for (const [type, count] of sorted) {
-    const known = TYPES.find((row) => row.includes(type.toLowerCase(), 3))?.[0];
+    const known = typeGroup(type)?.number;
     const key = known ?? type;
     const full = !found.has(key) && found.size >= LEGEND;
     const into = full ? "other" : key;
@@ -67,7 +67,7 @@ function groupByType(counts) {
   groups = [...found.values()];
   for (const entry of groups) {
     entry.colour = `--kind-${entry.known ?? (entry.type && rest.shift()) ?? 9}`;
-    entry.name = () => (entry.type === null ? say("other") : typeName(entry.type));
+    entry.name = () => (entry.type === null ? say("other") : (typeGroup(entry.type)?.name ?? entry.type));
   }
   const of = new Map(groups.flatMap((entry) => [...entry.types].map((type) => [type, entry])));
   for (const node of graph.nodes) { node.group = of.get(node.type).key; node.colour = of.get(node.type).colour; }

@@ -51,21 +51,35 @@ Page.speak({
   },
 });
 
-// Types as extractors name them; any other is shown as it is. The number is that of the colour, see base.css.
+// Groups of types as extractors name them; a type of no group is shown as it is. The number is that of the colour, see base.css.
 const TYPES = [
   [1, "Person", "人物", "person", "people", "人物", "人"],
   [2, "Place", "地点", "place", "location", "地点", "地名"],
   [3, "Organisation", "机构", "organisation", "organization", "company", "组织", "机构", "公司"],
-  [4, "Work", "作品", "work", "book", "作品", "书籍"],
-  [5, "Event", "事件", "event", "事件"],
-  [6, "Product", "产品", "product", "产品"],
+  [4, "Work, law, standard", "作品、法规与标准", "work", "law", "clause", "standard", "book", "作品", "书籍"],
+  [5, "Event, date", "事件与日期", "event", "date", "事件"],
+  [6, "Product", "产品", "product", "version", "产品"],
   [7, "Concept", "概念", "concept", "term", "technology", "概念", "术语", "技术"],
-  [8, "Code", "代码", "code", "代码"],
+  [8, "Code", "代码", "code", "api", "command", "option", "config", "env", "error", "file", "代码"],
   [9, "Thing", "事物", "thing", "other", "事物", "其他"],
 ];
+const TYPE_NAMES = {
+  law: ["Law", "法规"], clause: ["Clause", "条款"], standard: ["Standard", "标准"], work: ["Work", "作品"],
+  event: ["Event", "事件"], date: ["Date", "日期"], version: ["Version", "版本"], term: ["Term", "术语"],
+  api: ["API", "接口"], command: ["Command", "命令"], option: ["Option", "选项"], config: ["Setting", "配置项"],
+  env: ["Environment variable", "环境变量"], error: ["Error", "错误"], file: ["File", "文件"],
+};
+
+const inLanguage = (names) => names[Page.language === "zh" ? 1 : 0];
+
+/** The group that a type belongs to: its colour's number and its names. */
+function typeGroup(type) {
+  const row = TYPES.find((each) => each.includes(type.toLowerCase(), 3));
+  return row && { number: row[0], name: inLanguage(row.slice(1, 3)) };
+}
 
 /** What a type is called in the reader's language. */
 function typeName(type) {
-  const known = TYPES.find((row) => row.includes(type.toLowerCase(), 3));
-  return known ? known[Page.language === "zh" ? 2 : 1] : type;
+  const own = TYPE_NAMES[type];
+  return own ? inLanguage(own) : (typeGroup(type)?.name ?? type);
 }

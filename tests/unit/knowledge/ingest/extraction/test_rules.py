@@ -61,55 +61,29 @@ def related(text: str, **fields: Any) -> set[tuple[str, str, str]]:
 # -- mentions ---------------------------------------------------------------------------------------
 
 
-def test_capitalised_phrases_are_mentions():
-    text = "In 1952 Paul McCartney joined the Bank of England with J. R. R. Tolkien in New York."
-    assert mentioned(text).keys() == {"Paul McCartney", "Bank of England", "J. R. R. Tolkien", "New York"}
-
-
-def test_possessives_and_trailing_words_do_not_belong_to_a_name():
-    assert mentioned("We saw Mercury's orbit and the Dalai Lama, In lead roles.").keys() == {
-        "Mercury",
-        "Dalai Lama",
+def test_names_and_terms_are_mentions_with_their_types():
+    text = "In 1952 Paul McCartney joined the Bank of England in New York."
+    assert mentioned(text) == {
+        "1952": "date",
+        "Paul McCartney": "person",
+        "Bank of England": "organisation",
+        "New York": "place",
     }
 
 
-def test_the_first_word_of_a_sentence_is_an_unsure_name():
-    found = {m.name: m.confidence for m in extract("Trains stop in Zell. When Paris is near. NASA!").mentions}
-    assert found["Trains"] == 0.3
-    assert found["Zell"] == found["NASA"] == 0.7
-    assert found["Paris"] > 0.3
-
-
 def test_months_and_words_like_figure_are_no_names():
-    assert mentioned("On Monday in May, see Figure and Table. Yes.") == {}
+    assert mentioned("See the Figure and the Table. Yes.") == {}
 
 
-def test_quoted_titles_are_works():
-    assert mentioned("She wrote “The hobbit and me,” in haste.")["The hobbit and me"] == "work"
-
-
-def test_chinese_names_are_told_by_their_kind():
-    found = mentioned("鲁迅在北京写了《阿Q正传》，后来去了厦门大学。")
-    assert found["鲁迅"] == "person"
-    assert found["北京"] == "place"
-    assert found["阿Q正传"] == "work"
-    assert found["厦门大学"] == "organisation"
-
-
-def test_identifiers_are_code_mentions():
-    found = mentioned("Call `parse_config` before the iPhone starts; 详见 load_file。")
-    assert found["parse_config"] == found["iPhone"] == found["load_file"] == "code"
+def test_title_and_headings_help_to_find_names():
+    found = extract("Run it before the backup.", title="pg_dump", heading_path=("Backup",)).mentions
+    assert all(mention.name != "Run" for mention in found)
 
 
 def test_capital_letters_mean_nothing_in_source_code():
     code = "class HTTPServer:\n    # Starts Here And There\n    def parse_config(self): ..."
     found = mentioned(code, language="code", kind="code", name="HTTPServer")
-    assert found.keys() == {"HTTPServer", "parse_config"}
-
-
-def test_overlapping_mentions_are_one():
-    found = extract("“The Old Man and the Sea” is by Ernest Hemingway").mentions
-    assert [m.name for m in found] == ["The Old Man and the Sea", "Ernest Hemingway"]
+    assert found == {"HTTPServer": "api", "parse_config": "api"}
 
 
 # -- abouts -----------------------------------------------------------------------------------------
@@ -143,8 +117,9 @@ def test_what_a_code_passage_defines_is_its_subject():
 
 
 def test_without_anything_better_the_first_mention_is_an_unsure_subject():
-    (about,) = extract("to Zell and back to Basel").abouts
-    assert (about.name, about.source, about.confidence) == ("Zell", "first_phrase", 0.3)
+    (about,) = extract("In Paris, she met Ada Lovelace.").abouts
+    assert (about.name, about.source, about.confidence) == ("Paris", "first_phrase", 0.3)
+    assert extract("Then, after many years, she moved to Paris.").abouts == ()
 
 
 # -- relations --------------------------------------------------------------------------------------
@@ -180,25 +155,26 @@ def test_statements_without_a_subject_define_nothing(text: str):
     assert not [a for a in extract(text).abouts if a.source == "definition"]
 
 
-def test_the_words_between_two_names_are_their_relation():
-    found = extract("Marie Curie worked with Paul Langevin. Then Anna Bell, Carl Dorn came.")
+def test_names_next_to_each_other_are_related_if_nothing_is_stated():
+    found = extract("Marie Curie met Paul Langevin. Then Anna Bell came to Berlin.")
     sure = {(r.subject, r.predicate, r.object): r.confidence for r in found.relations}
-    assert sure["Marie Curie", "worked with", "Paul Langevin"] == 0.5
-    assert sure["Anna Bell", "related to", "Carl Dorn"] == 0.2
+    assert sure["Marie Curie", "related to", "Paul Langevin"] == 0.2
     assert not any(s == "Paul Langevin" for s, _, _ in sure)
 
 
-def test_the_verbs_between_two_chinese_names_are_their_relation():
-    assert ("鲁迅", "出生于", "绍兴") in {
-        (s, p.replace("在", "于"), o) for s, p, o in related("鲁迅出生于绍兴。")
-    }
+def test_what_the_words_between_two_names_state_is_their_relation():
+    found = extract("Marie Curie was born in Warsaw.")
+    assert [(r.subject, r.predicate, r.object, r.confidence) for r in found.relations] == [
+        ("Marie Curie", "located in", "Warsaw", 0.6)
+    ]
+    assert ("鲁迅", "located in", "北京") in related("鲁迅出生于北京。")
 
 
 def test_a_pronoun_stands_for_the_subject_of_the_document():
-    assert ("Ada Lovelace", "was born in", "London") in related(
+    assert ("Ada Lovelace", "located in", "London") in related(
         "She was born in London.", title="Ada Lovelace"
     )
-    assert any(s == "鲁迅" and o == "绍兴" for s, _, o in related("他出生于绍兴。", title="鲁迅"))
+    assert ("老舍", "located in", "北京") in related("他出生于北京。", title="老舍")
     assert not any(s == "London" for s, _, _ in related("She was born in London.", title="London"))
 
 
@@ -225,8 +201,10 @@ def test_what_a_section_stands_for_ends_between_words():
 
 def test_the_surest_entities_are_kept_with_all_their_mentions():
     settings = RuleSettings(max_entities_per_chunk=1)
-    found = extract("Stop. Ada Lovelace met Zell; Ada Lovelace left.", settings=settings).mentions
-    assert [m.name for m in found] == ["Ada Lovelace", "Ada Lovelace"]
+    text = "Ada Lovelace met Charles Babbage in London; Ada Lovelace left."
+    (name,) = {mention.name for mention in extract(text, settings=settings).mentions}
+    found = [m.start for m in extract(text).mentions if m.name == name]
+    assert [m.start for m in extract(text, settings=settings).mentions] == found
 
 
 def test_types_and_predicates_can_be_chosen():
@@ -251,8 +229,8 @@ def test_the_id_tells_settings_that_change_the_result():
 
 
 async def test_chunks_are_extracted_in_order():
-    chunks = [Chunk(text=name, start=0, end=len(name), language="en") for name in ("to Zell", "to Basel")]
-    assert [e.mentions[0].name for e in await RuleExtractor().extract(chunks)] == ["Zell", "Basel"]
+    chunks = [Chunk(text=name, start=0, end=len(name), language="en") for name in ("to Paris", "to Berlin")]
+    assert [e.mentions[0].name for e in await RuleExtractor().extract(chunks)] == ["Paris", "Berlin"]
 
 
 # -- anything ---------------------------------------------------------------------------------------
