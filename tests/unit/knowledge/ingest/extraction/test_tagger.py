@@ -106,7 +106,8 @@ def test_names_in_prose_have_their_types():
 
 def test_names_in_manuals_have_their_types():
     found = entities(
-        "Run git rebase with the option --autosquash. The environment variable GIT_EDITOR names the editor; see /etc/gitconfig and RFC 5322. KeyError is raised if os.environ has "
+        "Run git rebase with the option --autosquash. The environment variable "
+        "GIT_EDITOR names the editor; see /etc/gitconfig and RFC 5322. KeyError is raised if os.environ has "
         "no such variable."
     )
     assert found["--autosquash"] == "option"
