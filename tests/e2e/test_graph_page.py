@@ -239,7 +239,7 @@ def test_a_path_goes_over_nothing_that_is_switched_off(browser: Browser, page_fi
 def test_the_legend_filters_by_type(browser: Browser, page_file: Path) -> None:
     with browser.page(page_file) as page:
         assert re.sub(r"\s+", " ", page.run("legend.innerText")) == (
-            "Types shown Person 3 Place 1 Thing 1 Work 1 mentions 1"
+            "Types shown Person 3 Place 1 Thing 1 Work, law, standard 1 mentions 1"
         )
         x, y = _at(page, "Lyon")
         page.click("#legend button:nth-of-type(2)")

@@ -86,7 +86,7 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
         ("INSERT INTO entities (id) VALUES ('unmentioned')", "entities are in no passage"),
         ("UPDATE names SET uses = uses + 1 WHERE name = 'Paris'", "how often a name is used"),
         ("DELETE FROM aliases", "wrong group of aliases"),
-        ("DELETE FROM mentions WHERE name = 'Paris'", "not mentioned there"),
+        ("DELETE FROM mentions WHERE name = 'France'", "not mentioned there"),
         ("INSERT INTO vectors VALUES (x'aa', x'0000')", "belong to no passage"),
         ("UPDATE vectors SET vector = x'0000'", "do not have length"),
         ("UPDATE vectors SET vector = CAST(zeroblob(1022) || x'007e' AS BLOB)", "or are not numbers"),
