@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,28 +150,15 @@ class Teacher(Network):
             },
             {"layers": "layers", "head": "head"},
         )
-        state = optimiser.init(weights)
-
-        @jax.jit
-        def step(
-            weights: Weights, state: optax.OptState, batch: Weights, key: jax.Array
-        ) -> tuple[Weights, optax.OptState, jax.Array]:
-            loss, gradient = jax.value_and_grad(self.loss)(weights, batch, key)
-            change, state = optimiser.update(gradient, state, weights)
-            return optax.apply_updates(weights, change), state, loss
-
-        random, key = np.random.default_rng(0), jax.random.PRNGKey(0)
-        for epoch in range(epochs):
-            order = sorted(random.permutation(len(passages)), key=lambda each: len(pieces[each].ids) // 64)
-            batches = [order[at : at + _BATCH] for at in range(0, len(order) - _BATCH + 1, _BATCH)]
-            random.shuffle(batches)
-            losses = []
-            for number, chosen in enumerate(batches):
-                batch = self._filled([passages[i] for i in chosen], [pieces[i] for i in chosen])
-                drop = jax.random.fold_in(key, epoch * len(batches) + number)
-                weights, state, loss = step(weights, state, batch, drop)
-                losses.append(float(loss))
-            print(f"epoch {epoch}: loss {np.mean(losses):.4f}", flush=True)
+        trained = self.train_epochs(
+            weights,
+            optimiser,
+            [len(each.ids) for each in pieces],
+            _BATCH,
+            lambda chosen: self._filled([passages[i] for i in chosen], [pieces[i] for i in chosen]),
+        )
+        for weights in islice(trained, epochs):  # noqa: B007 - the last ones are returned
+            pass
         return weights
 
     def outputs(

@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from loom_core.knowledge.ingest.extraction.tagger_features import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 WEIGHTS = Path(__file__).parents[2] / "loom_core/knowledge/ingest/extraction/data/tagger.npz"
 GOLD = Path(__file__).parents[1] / "graph_gold" / "passages.jsonl"
@@ -203,6 +204,32 @@ class Network:
         rates = optax.warmup_cosine_decay_schedule(0, _RATE, steps // 30, steps, _RATE / 50)
         optimiser = optax.adamw(rates, weight_decay=1e-4)
         weights = self.initial()
+        lengths = [len(passage.keys) for passage in passages]
+        trained = self.train_epochs(
+            weights, optimiser, lengths, _BATCH, lambda chosen: self.batch([passages[i] for i in chosen])
+        )
+        for epoch, weights in enumerate(islice(trained, epochs)):
+            if epoch % 3 == 2 or epoch == epochs - 1:
+                print(f"gold: {self.score(weights, gold)}", flush=True)
+        return jax.tree.map(np.asarray, weights)
+
+    def train_epochs(
+        self,
+        weights: Weights,
+        optimiser: optax.GradientTransformation,
+        lengths: Sequence[int],
+        size: int,
+        batch: Callable[[Sequence[int]], Weights],
+    ) -> Iterator[Weights]:
+        """Train epoch by epoch, without end; yield the weights after each.
+
+        Args:
+            weights: the weights to begin with.
+            optimiser: what changes them.
+            lengths: length of each passage: those of a batch are similar.
+            size: passages of a batch.
+            batch: function from numbers of passages to their batch.
+        """
         state = optimiser.init(weights)
 
         @jax.jit
@@ -215,20 +242,18 @@ class Network:
 
         random, key = np.random.default_rng(0), jax.random.PRNGKey(0)
         started = time.perf_counter()
-        for epoch in range(epochs):
-            order = sorted(
-                random.permutation(len(passages)), key=lambda each: len(passages[each].keys) // _STEP
-            )
-            batches = [order[at : at + _BATCH] for at in range(0, len(order) - _BATCH + 1, _BATCH)]
+        for epoch in count():
+            order = sorted(random.permutation(len(lengths)), key=lambda each: lengths[each] // _STEP)
+            batches = [order[at : at + size] for at in range(0, len(order) - size + 1, size)]
             random.shuffle(batches)
             losses = []
             for number, chosen in enumerate(batches):
                 drop = jax.random.fold_in(key, epoch * len(batches) + number)
-                weights, state, loss = step(weights, state, self.batch([passages[i] for i in chosen]), drop)
+                weights, state, loss = step(weights, state, batch(chosen), drop)
                 losses.append(float(loss))
-            print(f"epoch {epoch}: loss {np.mean(losses):.4f}, {time.perf_counter() - started:.0f} s", end="")
-            print(f", gold: {self.score(weights, gold)}" if epoch % 3 == 2 or epoch == epochs - 1 else "")
-        return jax.tree.map(np.asarray, weights)
+            seconds = time.perf_counter() - started
+            print(f"epoch {epoch}: loss {np.mean(losses):.4f}, {seconds:.0f} s", flush=True)
+            yield weights
 
     def score(self, weights: Weights, passages: list[Passage]) -> str:
         """Return precision, recall and F1 of the spans, and the share of right types among right spans."""
