@@ -62,6 +62,27 @@ def test_a_merge_is_split_for_good_and_taken_back(loom_kb, notes: Path):
     assert (again.returncode, "There is no decision" in again.stderr.decode()) == (1, True)
 
 
+def test_an_entity_is_hidden_for_good_and_shown_again(loom_kb, notes: Path):
+    loom_kb("add", notes)
+    hidden = loom_kb("aliases", "--hide", "WMO")
+    assert hidden.returncode == 0, hidden.stderr.decode()
+    assert hidden.stdout.decode() in {
+        "hidden: WMO = World Meteorological Organization\n",
+        "hidden: World Meteorological Organization = WMO\n",
+    }
+    loom_kb("add", "-", stdin=b"Once more: the World Meteorological Organization (WMO) met.")
+    assert not any("WMO" in group for group in listed(loom_kb))
+    assert loom_kb("aliases", "--hidden").stdout.decode() == "wmo\n"
+    assert loom_kb("check").returncode == 0
+    shown = loom_kb("aliases", "--unhide", "WMO")
+    assert shown.returncode == 0, shown.stderr.decode()
+    assert {"WMO", "World Meteorological Organization"} in listed(loom_kb)
+    assert "No entity is hidden." in loom_kb("aliases", "--hidden").stderr.decode()
+    again = loom_kb("aliases", "--unhide", "WMO")
+    assert (again.returncode, again.stderr.decode()) == (1, "'WMO' was not hidden.\n")
+    assert "No name is given." in loom_kb("aliases", "--hide").stderr.decode()
+
+
 def test_names_that_nothing_connects_are_merged_by_hand_in_either_script(loom_kb, notes: Path):
     loom_kb("add", notes)
     assert listed(loom_kb, "--merge", "李明", "Anna Berg") == [{"李明", "Anna Berg"}]

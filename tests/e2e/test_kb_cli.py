@@ -79,6 +79,19 @@ def test_a_knowledge_base_from_its_first_folder_to_its_removal(loom_kb_process, 
     assert folder.exists()
 
 
+def test_an_overview_shows_topics_with_documents_and_sentences(loom_kb, folder):
+    loom_kb("add", folder)
+    shown = loom_kb("overview", "--sentences", "1")
+    assert shown.returncode == 0, shown.stderr.decode()
+    first, *rest = shown.stdout.decode().splitlines()
+    assert first == "default: 2 passages of 2 documents. Topics:"
+    assert any(line.startswith("- ") and "passages" in line for line in rest)
+    assert any(line.startswith("    documents: ") for line in rest)
+    assert any(line.startswith("    “") and line.endswith("]") for line in rest)
+    told = answer(loom_kb("overview", "--json", "--filter", "language=zh"))
+    assert (told["documents"], [topic["titles"] for topic in told["topics"]]) == (1, [["港口手册"]])
+
+
 def test_text_from_standard_input_is_added_in_whatever_encoding_it_comes(loom_kb):
     text = "青岛港的港长是李明。港口位于山东省，每年有很多船只停靠。"
     done = loom_kb("add", "-", "--title", "港长", "--tag", "a", "--kb", "笔记", stdin=text.encode("gb18030"))

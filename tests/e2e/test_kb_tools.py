@@ -284,6 +284,34 @@ def test_sources_lists_what_there_is_and_how_it_can_be_filtered(server):
     assert "- 知识库: " in text_of(listed)
 
 
+def test_an_overview_has_topics_with_terms_documents_and_sentences(server):
+    add(
+        server,
+        "lamps",
+        "# Lamps\n\nThe lighthouse keeper Ada Brown cleans the Fresnel lens of Cape Roca every evening.",
+        "# Lenses\n\nA Fresnel lens was built for Cape Roca. Ada Brown has looked after it for ten years.",
+        "# Keepers\n\nAda Brown was the first keeper of Cape Roca. She polished the Fresnel lens.",
+    )
+    overview = server.call("sources", source="lamps", overview=True)
+    (topic, *_) = overview["structuredContent"]["overview"]["topics"]
+    assert overview["structuredContent"]["overview"]["documents"] == 3
+    assert topic["passages"] == 3
+    assert "Fresnel lens" in topic["terms"] or "Cape Roca" in topic["terms"]
+    (excerpt, *_) = topic["excerpts"]
+    assert f"“{excerpt['text']}” [{excerpt['passage_id']}]" in text_of(overview)
+    assert excerpt["text"] in server.call("fetch", id=excerpt["passage_id"])["structuredContent"]["text"]
+    several = server.call("sources", overview=True)
+    assert several["isError"]
+    assert "several knowledge bases" in several["content"][0]["text"]
+
+
+def test_a_question_about_all_documents_gets_their_topics(server):
+    answer = server.call("query", query="这些文档主要讲什么？", source="知识库")
+    assert "青岛港" in text_of(answer)
+    assert answer["structuredContent"]["match"]["verdict"] == "strong"
+    assert "question is about all" in answer["structuredContent"]["notes"][0]
+
+
 def test_documents_are_listed_page_by_page_each_once(server, root):
     add_files(server, root, "paged", *(f"# Number {i}" for i in range(7)))
     seen, cursor, pages = [], None, 0

@@ -1,4 +1,4 @@
-"""Entity aliases: list which entities were merged and why, merge and split them."""
+"""Entity aliases: list which entities were merged and why; merge, split and hide them."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class AliasGroup:
 
 
 class EntityAliases:
-    """Lists, merges and splits entities of a knowledge base. All methods block for milliseconds.
+    """Lists, merges, splits and hides entities of a knowledge base. All methods block for milliseconds.
 
-    A merge or split is stored as a decision about two names: it also holds for documents added later, and
-    replaces an earlier decision about the same names.
+    A merge or split is stored as a decision about two names, hiding as one about a name: it also holds for
+    documents added later, and replaces an earlier decision about the same names.
     """
 
     def __init__(self, store: KnowledgeStore) -> None:
@@ -145,6 +145,30 @@ class EntityAliases:
         one, two = self._decide(name, other, same=False)
         return self._group(self._members(one)), self._group(self._members(two))
 
+    def hide(self, name: str) -> tuple[str, ...]:
+        """Hide the entity with a name from now on, with all its names: no question or graph shows it.
+
+        Returns:
+            Its names.
+
+        Raises:
+            NotFoundError: no entity has this name.
+        """
+        store, key = self._store, self._key(name)
+        names = tuple(spellings_of(store.database, self._members(key)))
+        with store.database.write():
+            store.aliases.decide(AliasDecision("", name_key(name), same=False))
+            self._regroup([key])
+        return names
+
+    def unhide(self, name: str) -> bool:
+        """Show an entity again; return whether it was hidden by this name."""
+        return self.clear_decision("", name)
+
+    def hidden(self) -> list[str]:
+        """Return the hidden names, in lower case, also those that no document uses any more."""
+        return self._store.aliases.hidden()
+
     def clear_decision(self, name: str, other: str) -> bool:
         """Forget a decision about two names; return whether there was one."""
         store = self._store
@@ -181,7 +205,7 @@ class EntityAliases:
     def _members(self, key: int) -> list[int]:
         aliases = self._store.aliases
         canonical = aliases.canonical_of([key]).get(key)
-        return [key] if canonical is None else aliases.members_of([canonical])[canonical]
+        return aliases.members_of([canonical])[canonical] if canonical else [key]
 
     def _group(self, members: Sequence[int]) -> AliasGroup:
         names = self._store.graph.spellings(members)

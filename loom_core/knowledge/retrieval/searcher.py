@@ -16,9 +16,16 @@ from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.overview.global_questions import parse_global_question
 from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.confidence import Match, assess_match
 from loom_core.knowledge.retrieval.config import Strategy
+from loom_core.knowledge.retrieval.global_search import (
+    overview_hits,
+    overview_note,
+    spread_by_topic,
+    spread_note,
+)
 from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
 from loom_core.knowledge.retrieval.strategies import retrieve
 from loom_core.observability.content import records_content, redact_content
@@ -28,6 +35,7 @@ from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes import DerivedLexicalIndex
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.interface import Channel, Reranker
+    from loom_core.knowledge.overview.topics import TopicIndex, TopicMap
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
     from loom_core.knowledge.retrieval.question import QuestionPreparer
     from loom_core.knowledge.retrieval.strategies import ChunkHit, Retrieval
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["SearchAnswer", "SearchContext", "Searcher", "channel_items", "item", "items"]
 
 _MAX_LIMIT = 100
+_SPREAD = 8  # times as many passages are found for a question about all documents as are chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +137,7 @@ class SearchContext:
         store: the store to search.
         words: its lexical index.
         vectors: its vectors.
+        topics: its topics, for global questions.
         reader: prepares the questions.
         worker: rebuilds the indexes where they are missing.
         owner: client of the owner process, if it is another one; None in memory.
@@ -136,6 +147,7 @@ class SearchContext:
     store: KnowledgeStore
     words: DerivedLexicalIndex
     vectors: VectorIndexes
+    topics: TopicIndex
     reader: QuestionPreparer
     worker: IndexWorker
     owner: OwnerPeer | None
@@ -209,15 +221,29 @@ class Searcher:
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
         among = await self._context.reader.filter_chunks(request.filters)
         embedded, chunks = await to_thread.run_sync(self._context.vectors.coverage)
+        overall = parse_global_question(text)
+        topics = await to_thread.run_sync(self._context.topics.current) if overall is not None else None
+        if overall is not None and topics is not None and topics.topics:
+            if not overall.focus:
+                return await self._give_overview(request, topics, among, embedded=embedded, started=started)
+            text = overall.focus
+        else:
+            topics = None
         question = PreparedQuestion.of(text, among=among, space=self._context.reader.space)
         embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
         asked = await self._ask(question, strategy, embeds=embeds)
         retrieval, found_notes = await self._retrieve_when_ready(
-            asked, wanted.candidates(limit), strategy=strategy, chunks=chunks
+            asked,
+            wanted.candidates(limit if topics is None else _SPREAD * limit),
+            strategy=strategy,
+            chunks=chunks,
         )
         match, found = await to_thread.run_sync(
             partial(self._assess, text, retrieval, chosen=among is not None or strategy == "graph_first")
         )
+        if topics is not None and found:
+            found = spread_by_topic(found, topics, limit=wanted.candidates(limit))
+            found_notes = [*found_notes, spread_note(found, topics)]
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
         notes = [*asked.notes, *found_notes, *refining_notes]
         if self._context.worker.problem:
@@ -236,6 +262,36 @@ class Searcher:
             retrieve_ms=total_ms - asked.embed_ms,
             measures=measures
             | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)},
+        )
+
+    async def _give_overview(
+        self,
+        request: SearchRequest,
+        topics: TopicMap,
+        among: AbstractSet[int] | None,
+        *,
+        embedded: int,
+        started: float,
+    ) -> SearchAnswer:
+        """Answer a question about all documents by their topics."""
+        hits, overview = await to_thread.run_sync(
+            partial(overview_hits, self._context.store, topics, limit=request.limit, among=among)
+        )
+        passages = await to_thread.run_sync(partial(items, self._context.store, hits))
+        total_ms = 1000 * (time.perf_counter() - started)
+        return SearchAnswer(
+            items=[
+                replace(item, metadata={**item.metadata, "why": ["represents one of the largest topics"]})
+                for item in passages.values()
+            ],
+            match=Match(1.0 if passages else 0.0),
+            strategy=request.strategy,
+            embedded=embedded,
+            chunks=topics.chunks,
+            notes=(overview_note(overview),) if passages else (),
+            embed_ms=0.0,
+            retrieve_ms=total_ms,
+            measures={"total_ms": total_ms, "result_count": len(passages)},
         )
 
     def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:

@@ -2,7 +2,8 @@
 
 Entities stay separate rows; a group of them is read as one. Groups follow from statements in passages
 ("World Health Organization (WHO)"), from names that differ by a space or a plural and are alike to the
-embedder, and from users' decisions. They are a function of those alone, so that adding and removing
+embedder, and from users' decisions. A user may also hide an entity, with its group: its canonical entity is
+0, and no question sees it. They are a function of those alone, so that adding and removing
 documents in any order ends in the same groups, and every merge can be listed, explained and undone.
 """
 
@@ -43,7 +44,10 @@ class StatedAlias(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AliasDecision:
-    """A user's decision whether two names are the same. Ids are `name_key`s, in order."""
+    """A user's decision whether two names are the same. Ids are `name_key`s, in order.
+
+    A decision about an empty id and another one hides the entity of that name.
+    """
 
     id: str
     other: str
@@ -166,7 +170,8 @@ class AliasTable:
                 "INSERT INTO aliases VALUES (?, ?)",
                 [(key, new[key]) for key in sorted(changed) if key in new],
             )
-        return changed.union(*([groups[key] for key in changed if key in groups] for groups in (old, new)))
+        groups = [[group[key] for key in changed if group.get(key)] for group in (old, new)]
+        return changed.union(*groups)
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -208,6 +213,7 @@ class AliasTable:
             "JOIN entities AS e ON e.key = p.entity JOIN entities AS o ON o.key = p.other "
             "WHERE COALESCE((SELECT canonical FROM aliases WHERE entity = p.entity), p.entity) "
             "!= COALESCE((SELECT canonical FROM aliases WHERE entity = p.other), p.other) "
+            "AND NOT EXISTS (SELECT 1 FROM aliases WHERE entity IN (p.entity, p.other) AND canonical = 0) "
             "AND NOT EXISTS (SELECT 1 FROM alias_decisions AS d WHERE d.id = MIN(e.id, o.id) "
             "AND d.other = MAX(e.id, o.id) AND NOT d.same) "
             "ORDER BY p.confidence DESC, p.entity, p.other LIMIT ?",
@@ -260,6 +266,9 @@ class AliasTable:
         new = _groups(
             around & ids.keys(), self._without_ambiguous_acronyms(db, pairs), self._find_separated(ids), ids
         )
+        hidden = self.hidden_among(ids)
+        hidden_groups = {new.get(key, key) for key in hidden}
+        new |= dict.fromkeys((key for key in around & ids.keys() if new.get(key, key) in hidden_groups), 0)
         return self.canonical_of(sorted(around)), new
 
     def _component(
@@ -273,7 +282,7 @@ class AliasTable:
             around |= ring
             found = [pair for pair in _pairs(db, sorted(ring)) if _counts(pair)]
             pairs.update(found)
-            grouped = self.members_of(sorted(set(self.canonical_of(sorted(ring)).values())))
+            grouped = self.members_of(sorted(set(self.canonical_of(sorted(ring)).values()) - {0}))
             ring = {end for pair in found for end in (pair.entity, pair.other)}
             ring = ring.union(*grouped.values()) - around
         return around, pairs
@@ -294,6 +303,19 @@ class AliasTable:
         ids = self._ids(entities)
         pairs = {frozenset(ids[key] for key in pair) for pair in self._find_separated(ids)}
         return bool(pairs - {frozenset(but)})
+
+    def hidden_among(self, ids: dict[int, str]) -> set[int]:
+        """Return those of some entities, given with their ids, that a user has hidden by name."""
+        rows = self._database.rows_in(
+            "SELECT other FROM alias_decisions WHERE id = '' AND other IN ({})", sorted(ids.values())
+        )
+        names = {row["other"] for row in rows}
+        return {key for key, id_ in ids.items() if id_ in names}
+
+    def hidden(self) -> list[str]:
+        """Return the ids of the names that a user has hidden, whether or not documents use them."""
+        rows = self._database.rows("SELECT other FROM alias_decisions WHERE id = '' ORDER BY other")
+        return [row["other"] for row in rows]
 
     def _find_separated(self, ids: dict[int, str]) -> set[frozenset[int]]:
         """Return pairs of entities that a user declared to be different."""

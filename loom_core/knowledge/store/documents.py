@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,6 +119,18 @@ class DocumentReader:
             key: "\n".join([chunk.title, *chunk.heading_path, chunk.text])
             for key, chunk in self.chunks(keys).items()
         }
+
+    def chunk_documents(self) -> list[tuple[int, int]]:
+        """Return the keys of all chunks and of their documents, by chunk."""
+        return [
+            (row[0], row[1]) for row in self._database.rows("SELECT key, document FROM chunks ORDER BY key")
+        ]
+
+    def document_counts(self, groups: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
+        """Return, for each group of chunks, the documents of its chunks and how many each has, most first."""
+        document = dict(self.chunk_documents())
+        counted = [Counter(document[key] for key in keys if key in document) for keys in groups]
+        return [sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])) for counts in counted]
 
     def chunks(self, keys: Sequence[int]) -> dict[int, ChunkRow]:
         """Return chunks by key; those that are gone are left out."""

@@ -1,7 +1,7 @@
 """The graph in the store: entities, mentions, subjects and relations.
 
 Rows are written by name (`GraphTable`); questions see the entities of one group (`AliasTable`) as the
-canonical one of them (`EntityReader`).
+canonical one of them (`EntityReader`), and none that a user has hidden.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SELECT json_group_array(chunk), json_group_array(entity), json_group_array(start
 FROM (
     SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, m.start, m.end, m.name, m.confidence
     FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.chunk = e.value
-    LEFT JOIN aliases AS s ON s.entity = m.entity
+    LEFT JOIN aliases AS s ON s.entity = m.entity WHERE s.canonical IS NOT 0
 )
 """
 _ABOUTS_IN = """
@@ -47,13 +47,14 @@ FROM (
     SELECT a.chunk, COALESCE(s.canonical, a.entity) AS entity, c.document, a.source, a.name, a.confidence
     FROM json_each(?) AS e CROSS JOIN abouts AS a ON a.chunk = e.value
     CROSS JOIN chunks AS c ON c.key = a.chunk LEFT JOIN aliases AS s ON s.entity = a.entity
+    WHERE s.canonical IS NOT 0
 )
 """
 _ENTITIES_IN = """
 SELECT json_group_array(COALESCE(s.canonical, m.entity)) FROM (
     SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions ON chunk = e.value
     UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts ON chunk = e.value
-) AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+) AS m LEFT JOIN aliases AS s ON s.entity = m.entity WHERE s.canonical IS NOT 0
 """
 _DOCUMENTS_OF = """
 SELECT json_group_array(key), json_group_array(document)
@@ -62,6 +63,12 @@ FROM (SELECT c.key, c.document FROM json_each(?) AS e CROSS JOIN chunks AS c ON 
 _MEMBERS_OF = """
 SELECT json_group_array(json_array(s.entity, s.canonical))
 FROM json_each(?) AS e CROSS JOIN aliases AS s ON s.canonical = e.value AND s.entity != e.value
+"""
+_MENTION_COUNTS = """
+SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, COUNT(*)
+FROM mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+WHERE m.chunk > ? AND s.canonical IS NOT 0
+GROUP BY m.chunk, COALESCE(s.canonical, m.entity) ORDER BY m.chunk
 """
 _OF_EACH = """
 SELECT '[' || group_concat((
@@ -93,6 +100,7 @@ _SLICE = 4_000_000  # relations that are grouped at a time, at about 60 bytes ea
 _NODES = """
 SELECT COALESCE(a.canonical, n.entity) AS key, n.name, n.type, n.uses
 FROM names AS n LEFT JOIN aliases AS a ON a.entity = n.entity
+WHERE a.canonical IS NOT 0
 ORDER BY key, n.uses, n.name DESC, n.type DESC
 """
 _EDGES = """
@@ -100,7 +108,7 @@ SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonica
     COUNT(*), MAX(r.confidence)
 FROM relations AS r
 LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
-WHERE one % ?1 = ?2 AND one != other
+WHERE one % ?1 = ?2 AND one != other AND one AND other
 GROUP BY one, r.predicate, other
 """
 # Next to a MAX, SQLite gives the columns of the row that has it.
@@ -109,7 +117,7 @@ SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonica
     r.chunk, r.start, r.end, MAX(r.confidence * 1e9 - r.chunk)
 FROM relations AS r
 LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
-WHERE one != other
+WHERE one != other AND one AND other
 GROUP BY one, r.predicate, other
 """
 
@@ -175,6 +183,12 @@ class MentionReader:
         """Return the document of each chunk; deleted chunks are left out."""
         keys, documents = self._columns(_DOCUMENTS_OF, chunks)
         return dict(zip(keys, documents, strict=True))
+
+    def mention_counts(self, *, after: int = 0) -> Iterator[tuple[int, int, int]]:
+        """Yield every passage after one, each entity that it mentions, and how often; by passage."""
+        with self._database.read() as db:
+            for row in db.execute(_MENTION_COUNTS, (after,)):
+                yield row[0], row[1], row[2]
 
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
@@ -266,7 +280,7 @@ class EntityReader(MentionReader):
         """Return the keys of the canonical entities, by id."""
         found = self.find(ids)
         canonical = self.canonical_of(sorted(set(found.values())))
-        return {id_: canonical.get(key, key) for id_, key in found.items()}
+        return {id_: shown for id_, key in found.items() if (shown := canonical.get(key, key))}
 
     def names_of(self, entities: Sequence[int]) -> dict[int, str]:
         """Return the most used name of each entity."""
@@ -348,7 +362,7 @@ class EntityReader(MentionReader):
         )
         found: list[int] = [row["key"] for row in rows]
         canonical = self.canonical_of(found)
-        return list(dict.fromkeys(canonical.get(entity, entity) for entity in found))
+        return list(dict.fromkeys(shown for entity in found if (shown := canonical.get(entity, entity))))
 
     def counts(self) -> tuple[int, int, int]:
         """Return how many entities, different relations between them, and mentions there are."""
@@ -357,7 +371,8 @@ class EntityReader(MentionReader):
             "- (SELECT COUNT(*) FROM aliases WHERE entity != canonical), "
             "(SELECT COUNT(*) FROM (SELECT DISTINCT COALESCE(s.canonical, subject) AS one, predicate, "
             "COALESCE(o.canonical, object) AS other FROM relations AS r LEFT JOIN aliases AS s "
-            "ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object) WHERE one != other), "
+            "ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object) "
+            "WHERE one != other AND one AND other), "
             "(SELECT COUNT(*) FROM mentions)"
         )
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
@@ -386,7 +401,7 @@ class EntityReader(MentionReader):
 
     def _members(self, entities: Sequence[int]) -> list[int]:
         """Return the entities with all members of their groups."""
-        canonical = set(self.canonical_of(entities).values())
+        canonical = set(self.canonical_of(entities).values()) - {0}
         grouped = self.aliases.members_of(sorted(canonical)) if canonical else {}
         return sorted({*entities}.union(*grouped.values()))
 
@@ -399,7 +414,8 @@ class EntityReader(MentionReader):
             "SELECT entity, name, type, uses FROM names WHERE entity IN ({})", members
         ):
             entity: int = row["entity"]
-            found.setdefault(canonical.get(entity, entity), []).append(row)
+            if shown := canonical.get(entity, entity):
+                found.setdefault(shown, []).append(row)
         for rows in found.values():  # ties end with the name that is first in the alphabet
             rows.sort(key=itemgetter("name", "type"), reverse=True)
             rows.sort(key=itemgetter("uses"))
@@ -423,7 +439,7 @@ class EntityReader(MentionReader):
         confidence: dict[tuple[int, str, int], float] = {}
         for subject, predicate, object_, count, sure in rows:
             edge = canonical.get(subject, subject), predicate, canonical.get(object_, object_)
-            if edge[0] != edge[2]:
+            if edge[0] != edge[2] and edge[0] and edge[2]:
                 support[edge] += count
                 confidence[edge] = max(sure, confidence.get(edge, 0.0))
         return [EntityEdge(*edge, support=n, confidence=confidence[edge]) for edge, n in support.items()]

@@ -225,13 +225,7 @@ def _documents(commands: ServerCommands) -> None:
     query.add_argument("question", nargs="+")
     query.add_argument("--kb", metavar="NAME", help="only this knowledge base (default: all)")
     query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
-    query.add_argument(
-        "--filter",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="such as tags=draft, path=docs/",
-    )
+    _filtering(query)
     query.add_argument(
         "--strategy",
         choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
@@ -295,12 +289,30 @@ def _keeping_in_step(commands: ServerCommands) -> None:
         help=f"maximum number of entities, best connected first (default 2000, at most {_MOST_ENTITIES})",
     )
 
+    overview = commands.add("overview", "summarise a knowledge base: its topics, terms and main sentences")
+    _one_kb(overview)
+    overview.add_argument("--topics", type=int, default=12, metavar="N", help="how many topics (default 12)")
+    overview.add_argument(
+        "--sentences", type=int, default=2, metavar="N", help="how many sentences for each (default 2)"
+    )
+    _filtering(overview)
+
     duplicates = commands.add("duplicates", "list duplicate and near-duplicate documents")
     _one_kb(duplicates)
 
 
+def _filtering(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="such as tags=draft, path=docs/",
+    )
+
+
 def _aliases(commands: ServerCommands) -> None:
-    aliases = commands.add("aliases", "list entities under several names, merge or split them")
+    aliases = commands.add("aliases", "list entities under several names; merge, split or hide entities")
     aliases.add_argument("names", nargs="*", metavar="NAME", help="names as the documents use them")
     _one_kb(aliases)
     aliases.add_argument("--suggested", action="store_true", help="list names that may be the same entity")
@@ -312,6 +324,9 @@ def _aliases(commands: ServerCommands) -> None:
         help="keep two names apart; not the scripts of one name, such as 臺灣 and 台湾",
     )
     deciding.add_argument("--undecide", action="store_true", help="forget your decision about two names")
+    deciding.add_argument("--hide", action="store_true", help="hide entities: no graph or answer shows them")
+    deciding.add_argument("--unhide", action="store_true", help="show hidden entities again")
+    deciding.add_argument("--hidden", action="store_true", help="list the hidden names")
 
 
 def _maintenance(commands: ServerCommands) -> None:

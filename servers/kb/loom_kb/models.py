@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, Field
 
 from loom_core.server.search.citations import MatchInfo
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.overview.overview import KnowledgeOverview
 
 __all__ = [
     "AddResult",
@@ -181,11 +187,49 @@ class SourceDetails(BaseModel):
     held_by: str = Field(description="Process that works for it now; empty if none.")
 
 
+class ExcerptInfo(BaseModel):
+    """A sentence that represents a topic."""
+
+    text: str
+    passage_id: str = Field(description="For `fetch`.")
+    title: str
+    uri: str
+
+
+class TopicInfo(BaseModel):
+    """A topic of a knowledge base."""
+
+    name: str
+    terms: list[str] = Field(description="Key terms, best first.")
+    passages: int
+    documents: int
+    titles: list[str] = Field(description="Documents with most of its passages.")
+    excerpts: list[ExcerptInfo]
+    passage_ids: list[str] = Field(description="Its most representative passages, for `fetch`.")
+    parts: list[str] = Field(description="Names of the topics that it consists of.")
+
+
+class OverviewInfo(BaseModel):
+    """Overview of a knowledge base."""
+
+    source: str
+    passages: int
+    documents: int
+    topics: list[TopicInfo] = Field(description="The largest first.")
+    others: int = Field(description="Smaller topics that are left out.")
+
+    @classmethod
+    def of(cls, source: str, overview: KnowledgeOverview) -> OverviewInfo:
+        """Return the overview of a source."""
+        return cls.model_validate({"source": source, **asdict(overview)})
+
+
 class SourcesResult(BaseModel):
     """Answer of `sources`."""
 
     sources: list[SourceDetails]
     documents: list[DocumentInfo] = Field(description="Where a source was named.")
+    overview: OverviewInfo | None = Field(default=None, description="Where it was asked for.")
     next_cursor: str | None = None
 
 

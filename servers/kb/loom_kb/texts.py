@@ -6,6 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.overview.overview import topic_lines
 from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.knowledge.uris import readable
 from loom_core.server.protocol.results import TextBudget
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
+    from loom_core.knowledge.overview.overview import KnowledgeOverview
     from loom_core.storage.ownership import Holder
     from loom_kb.models import (
         DocumentInfo,
@@ -37,6 +39,7 @@ __all__ = [
     "extraction_of",
     "graph_text",
     "job_text",
+    "overview_text",
     "query_text",
     "removal_question",
     "source_line",
@@ -102,6 +105,17 @@ def source_line(source: SourceDetails) -> str:
     if source.extraction != extraction_of(""):
         line += f"; entities by {source.extraction}"
     return f"{line}; held by {source.held_by}" if source.held_by else line
+
+
+def overview_text(source: str, overview: KnowledgeOverview) -> str:
+    """Format an overview of a knowledge base."""
+    if not overview.topics:
+        return (
+            f"{source}: {overview.documents:,} documents, {overview.passages:,} passages. "
+            "There is too little text for topics yet."
+        )
+    head = f"{source}: {overview.passages:,} passages of {overview.documents:,} documents. Topics:"
+    return "\n".join([head, *map(escape_controls, topic_lines(overview, detailed=True))])
 
 
 def extraction_of(model: str) -> str:

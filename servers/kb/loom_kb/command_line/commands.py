@@ -24,9 +24,9 @@ from loom_kb.command_line.maintenance import check, export_archive, import_archi
 from loom_kb.graph_pages.page import graph
 from loom_kb.job_facts import all_notes, all_problems, job_info
 from loom_kb.language_model import run_with_confirmation
-from loom_kb.models import QueryResult, RemoveResult
+from loom_kb.models import OverviewInfo, QueryResult, RemoveResult
 from loom_kb.service import KnowledgeService
-from loom_kb.texts import ASK_COMMAND, coverage_line, describe_holder, extraction_of, job_text
+from loom_kb.texts import ASK_COMMAND, coverage_line, describe_holder, extraction_of, job_text, overview_text
 
 if TYPE_CHECKING:
     import argparse
@@ -61,6 +61,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "sync": sync,
         "jobs": _jobs,
         "duplicates": _duplicates,
+        "overview": _overview,
         "graph": graph,
         "stats": _stats,
         "aliases": _aliases,
@@ -289,6 +290,18 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
     return 0
 
 
+async def _overview(service: KnowledgeService, args: argparse.Namespace) -> int:
+    knowledge_base = await service.library.get(args.kb)
+    overview = await knowledge_base.overview(
+        limit=args.topics, sentences=args.sentences, filters=parse_filters(args.filter)
+    )
+    if args.json:
+        out_json(OverviewInfo.of(args.kb, overview))
+    else:
+        out(overview_text(args.kb, overview))
+    return 0
+
+
 async def _demo(service: KnowledgeService, args: argparse.Namespace) -> int:
     from loom_kb.command_line.demo import demo
 
@@ -351,9 +364,13 @@ async def _duplicates(service: KnowledgeService, args: argparse.Namespace) -> in
 
 
 async def _aliases(service: KnowledgeService, args: argparse.Namespace) -> int:
-    """List, merge or split entities; returns the exit code."""
+    """List, merge, split or hide entities; returns the exit code."""
     knowledge_base = await service.library.get(args.kb)
     known = knowledge_base.aliases
+    if args.hide or args.unhide or args.hidden:
+        shown = await to_thread.run_sync(_hide, known, args)
+        knowledge_base.worker.wake()
+        return 0 if shown else 1
     if args.merge or args.split or args.undecide:
         decided = await to_thread.run_sync(_decide, known, args)
         knowledge_base.worker.wake()
@@ -388,6 +405,29 @@ def _decide(known: EntityAliases, args: argparse.Namespace) -> bool:
         return False
     _show(groups, as_json=args.json)
     return True
+
+
+def _hide(known: EntityAliases, args: argparse.Namespace) -> bool:
+    """Hide or show entities, and list the hidden names; return False if one to show was not hidden."""
+    if not args.hidden and not args.names:
+        raise InvalidInputError(
+            "No name is given.", advice='Write for example: loom-kb aliases --hide "See also"'
+        )
+    for name in args.names if args.hide else ():
+        names = known.hide(name)
+        if not args.json:
+            out(f"hidden: {' = '.join(names)}")
+    missing = [name for name in args.names if args.unhide and not known.unhide(name)]
+    for name in missing:
+        say(f"{name!r} was not hidden.")
+    if args.json:
+        out_json({"hidden": known.hidden()})
+    elif args.hidden:
+        for name in known.hidden():
+            out(name)
+        if not known.hidden():
+            say("No entity is hidden.")
+    return not missing
 
 
 def _group_of(known: EntityAliases, name: str) -> AliasGroup | None:

@@ -43,6 +43,7 @@ from loom_kb.models import (
     GraphResult,
     JobInfo,
     JobResult,
+    OverviewInfo,
     QueryResult,
     RelationInfo,
     RemoveResult,
@@ -59,6 +60,7 @@ from loom_kb.texts import (
     extraction_of,
     graph_text,
     job_text,
+    overview_text,
     query_text,
     removal_question,
     source_line,
@@ -156,8 +158,8 @@ def _register_reading(server: LoomServer, service: KnowledgeService) -> None:
     @server.tool(
         title="List sources",
         description=(
-            "List the knowledge bases, or with `source` the documents of that one. Use it to see what can be "
-            "searched. Returns names, counts, filters and ids."
+            "List the knowledge bases, or with `source` the documents of that one, or with `overview` its "
+            "topics. Use it to see what can be searched. Returns names, counts, filters and ids."
         ),
         read_only=True,
         destructive=False,
@@ -166,9 +168,14 @@ def _register_reading(server: LoomServer, service: KnowledgeService) -> None:
     )
     async def sources(
         source: Annotated[str | None, Field(description="Knowledge base whose documents to list.")] = None,
+        overview: Annotated[
+            bool, Field(description="Topics with key terms, documents and sentences, in place of a list.")
+        ] = False,
         limit: Annotated[int, Field(ge=1, le=200)] = 50,
         cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None,
     ) -> ToolReply[SourcesResult]:
+        if overview:
+            return await _give_overview(service, source)
         return await _list_sources(service, source, limit, cursor)
 
 
@@ -434,6 +441,13 @@ async def _list_sources(
     if more:
         text += f'\n[more: cursor="{more}"]'
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
+
+
+async def _give_overview(service: KnowledgeService, source: str | None) -> ToolReply[SourcesResult]:
+    knowledge_base = await service.one(source)
+    overview = await knowledge_base.overview()
+    result = SourcesResult(sources=[], documents=[], overview=OverviewInfo.of(knowledge_base.name, overview))
+    return tool_result(overview_text(knowledge_base.name, overview), result)
 
 
 def _list_added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:

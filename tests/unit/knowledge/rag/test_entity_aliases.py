@@ -259,3 +259,49 @@ def test_spellings_come_the_most_used_first_and_once_for_each_that_differs_by_mo
     assert spellings_of(store.database, [1]) == ["台湾", "Taiwan", "臺灣"]
     assert spellings_of(store.database, [1, 2]) == ["Formosa", "台湾", "Taiwan", "臺灣"]
     assert spellings_of(store.database, []) == []
+
+
+# -- hiding ------------------------------------------------------------------------------------------------
+
+
+def test_a_hidden_entity_is_in_no_answer_with_all_its_names(make: Make) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR, CHINESE])
+    graph = knowledge_base.graph
+    entities, relations, _ = graph.counts()
+    (key,) = graph.search("WMO", limit=1)
+    names = knowledge_base.aliases.hide("WMO")
+    assert {"WMO", "World Meteorological Organization"} <= set(names)
+    assert graph.search("WMO", limit=5) == []
+    assert graph.search("World Meteorological", limit=5) == []
+    assert graph.find_canonical([name_key("WMO")]) == {}
+    assert graph.nodes([key]) == []
+    assert all(key not in (edge.subject, edge.object) for edge in graph.all_edges())
+    assert key not in {node.key for node in graph.all_nodes()}
+    chunks = [chunk for chunk, _ in knowledge_base.documents.chunk_documents()]
+    assert key not in {row.entity for row in graph.mentions_in(chunks)} | graph.entities_in(chunks)
+    assert graph.counts()[0] == entities - 1
+    assert graph.counts()[1] <= relations
+    assert check_indexes(knowledge_base) is None
+
+
+def test_what_is_hidden_stays_hidden_and_can_be_shown_again(make: Make, tmp_path: Path) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR])
+    asyncio.run(knowledge_base.worker.drain())
+    before = content(knowledge_base.store)
+    knowledge_base.aliases.hide("United Nations")
+    assert knowledge_base.aliases.hidden() == [name_key("United Nations")]
+    for document in knowledge_base.documents.list():
+        asyncio.run(knowledge_base.remove(document.id))
+    asyncio.run(add(knowledge_base, [WEATHER, DIRECTOR]))
+    assert knowledge_base.graph.search("United Nations", limit=5) == []
+    assert knowledge_base.aliases.unhide("united nations")
+    assert not knowledge_base.aliases.unhide("united nations")
+    assert knowledge_base.graph.search("United Nations", limit=5) != []
+    assert knowledge_base.aliases.hidden() == []
+    asyncio.run(knowledge_base.worker.drain())
+    assert content(knowledge_base.store) == before
+
+
+def test_only_what_exists_can_be_hidden(make: Make) -> None:
+    with pytest.raises(NotFoundError, match="no entity"):
+        make([WEATHER]).aliases.hide("Lisbon")
