@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "RELATED",
     "About",
     "AboutSource",
     "Alias",
@@ -144,6 +145,10 @@ class About(NamedTuple):
     name: str
     source: AboutSource
     confidence: float
+
+
+RELATED = "related to"
+"""Predicate of two names that are next to each other in a sentence which states no relation of theirs."""
 
 
 class Relation(NamedTuple):

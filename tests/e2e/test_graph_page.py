@@ -78,6 +78,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "home"
 
 
+_BUTTONS = "[...document.querySelectorAll('#panel button')]"
+
+
 def _panel(page: Page) -> str:
     return page.run("document.querySelector('#panel').innerText")
 
@@ -239,7 +242,7 @@ def test_a_path_goes_over_nothing_that_is_switched_off(browser: Browser, page_fi
 def test_the_legend_filters_by_type(browser: Browser, page_file: Path) -> None:
     with browser.page(page_file) as page:
         assert re.sub(r"\s+", " ", page.run("legend.innerText")) == (
-            "Types shown Person 3 Place 1 Thing 1 Work, law, standard 1 mentions 1"
+            "Shown Person 3 Place 1 Thing 1 Work, law, standard 1 mentions 1"
         )
         x, y = _at(page, "Lyon")
         page.click("#legend button:nth-of-type(2)")
@@ -248,7 +251,7 @@ def test_the_legend_filters_by_type(browser: Browser, page_file: Path) -> None:
         assert _chosen(page) == "织"  # nothing is there
         for number in (1, 3, 4):
             page.click(f"#legend button:nth-of-type({number})")
-        assert "All types are switched off" in page.run("nothing.textContent")
+        assert "Everything is switched off" in page.run("nothing.textContent")
         # What is found by its name is shown again.
         _search(page, "lyon")
         page.press("Enter")
@@ -338,28 +341,33 @@ def test_what_is_chosen_is_told_to_screen_readers(browser: Browser, page_file: P
 
 
 @pytest.fixture(scope="module")
-def alike_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of three rings of ten entities, joined at two places, and one alone; nearly all are things."""
-    entities = [ViewEntity(f"{'𝒰' * 30} {n}", "thing" if n else "place", 1) for n in range(31)]
-    ring = [(10 * r + n, 10 * r + (n + k) % 10) for r in range(3) for n in range(10) for k in (1, 2, 3)]
-    relations = [ViewRelation(one, "near", other, 1) for one, other in [*ring, (0, 10), (10, 20)]]
-    relations.append(ViewRelation(5, "", 25, 1))
-    path = tmp_path_factory.mktemp("alike") / "graph.html"
-    view = GraphView("alike", "", None, entities, relations, [], 31, len(relations), 0)
+def topics_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 13 topics, of which the first has most entities, and of an entity without a topic."""
+    numbers = [min(n, 12) for n in range(12, -1, -1) for _ in range(13 - n)]
+    entities = [
+        ViewEntity(f"{'𝒰' * 30} {n}", "thing" if n % 2 else "place", 1, topic=number)
+        for n, number in enumerate(numbers)
+    ]
+    entities.append(ViewEntity("alone", "place", 1))
+    relations = [ViewRelation(n, "near", n + 1, 1) for n in range(len(entities) - 2)]
+    topics = ["bread, flour, " + "𝒰" * 40, *(f"topic {n}" for n in range(1, 13))]
+    path = tmp_path_factory.mktemp("topics") / "graph.html"
+    view = GraphView("sorts", "", None, entities, relations, [], len(entities), len(relations), 0, topics)
     path.write_text(graph_html(view), encoding="utf-8")
     return path
 
 
-def test_where_nearly_all_are_of_one_type_colours_show_what_is_closely_connected(
-    browser: Browser, alike_file: Path
-) -> None:
-    with browser.page(alike_file) as page:
+def test_colours_show_topics_and_the_reader_may_switch_to_types(browser: Browser, topics_file: Path) -> None:
+    with browser.page(topics_file) as page:
         groups = page.run("graph.nodes.map((node) => node.group)")
-        assert [len(set(groups[n : n + 10])) for n in (0, 10, 20)] == [1, 1, 1]
-        assert len({groups[0], groups[10], groups[20], groups[30]}) == 4
-        assert len(set(page.run("graph.nodes.slice(0, 30).map((node) => node.colour)"))) == 3
-        assert "Colours show groups" in _panel(page)
+        assert len(set(groups)) == 9  # eight topics, and the others
+        assert len(set(page.run("graph.nodes.map((node) => node.colour)"))) == 9
+        assert groups[-1] == "other"
+        assert "Colours show topics" in _panel(page)
         names = page.run("[...document.querySelectorAll('#legend button')].map((each) => each.textContent)")
+        assert names[0].startswith("bread, flour, ")
+        assert names[0].endswith("13")  # entities
+        assert names[-2].startswith("other topics")
         assert names[-1] == "Colour by type"
         whole = "[...legend.querySelectorAll('button')].every((each) => each.textContent.isWellFormed())"
         assert page.run(whole)
@@ -370,10 +378,28 @@ def test_where_nearly_all_are_of_one_type_colours_show_what_is_closely_connected
         assert page.run("graph.nodes.map((node) => node.group)") == groups
 
 
-def test_where_types_differ_there_is_nothing_to_switch(browser: Browser, page_file: Path) -> None:
+def test_without_topics_there_is_nothing_to_switch(browser: Browser, page_file: Path) -> None:
     with browser.page(page_file) as page:
         assert page.run("document.querySelector('#colouring') === null")
         assert "Colours show" not in _panel(page)
+
+
+def test_an_entity_is_hidden_by_a_click_and_the_page_says_how_to_hide_it_for_good(
+    browser: Browser, page_file: Path
+) -> None:
+    with browser.page(page_file) as page:
+        at = _at(page, "Lyon")
+        page.click(at)
+        page.run(f"{_BUTTONS}.find((each) => each.textContent === 'Hide').click()")
+        assert 'loom-kb aliases --kb 织 --hide "Lyon"' in _panel(page)
+        page.click(at)
+        assert _chosen(page) == "织"  # nothing is there
+        page.run("showPath(graph.named('Ada Lovelace'), graph.named('里昂的雅卡尔'))")
+        assert page.run("picture.path.length") == 4  # the other way round the ring
+        # What is found by its name is shown again.
+        _search(page, "lyon")
+        page.press("Enter")
+        assert _chosen(page) == "Lyon"
 
 
 def test_quotes_cut_no_word_and_no_character(browser: Browser, tmp_path: Path) -> None:

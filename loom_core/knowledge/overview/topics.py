@@ -81,19 +81,18 @@ class TopicMap:
     documents: int
     topic_of: dict[int, int] = field(default_factory=dict[int, int], repr=False)
 
+    def topic_of_entity(self) -> dict[int, int]:
+        """Return the number of the topic of each entity that has one, by key."""
+        return {key: place for place, topic in enumerate(self.topics) for key in topic.entities}
+
     def extended(self, store: KnowledgeStore) -> TopicMap:
         """Return these topics with the passages that came since: each joins the topic of its entities."""
         newest = max(self.topic_of, default=0)
         votes: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
-        topic_of_entity = {
-            key: (place, 1 / (1 + rank))
-            for place, topic in enumerate(self.topics)
-            for rank, key in enumerate(topic.entities)
-        }
+        topic_of = self.topic_of_entity()
         for chunk, entity, count in store.graph.mention_counts(after=newest):
-            if entity in topic_of_entity:
-                place, weight = topic_of_entity[entity]
-                votes[chunk][place] += count * weight
+            if entity in topic_of:
+                votes[chunk][topic_of[entity]] += count
         joined = {chunk: max(each, key=lambda place: (each[place], -place)) for chunk, each in votes.items()}
         more: defaultdict[int, list[int]] = defaultdict(list)
         for chunk, place in joined.items():

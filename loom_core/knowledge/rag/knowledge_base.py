@@ -20,7 +20,7 @@ from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.runner import IngestRunner
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.overview.overview import KnowledgeOverview, summarise
-from loom_core.knowledge.overview.topics import TopicIndex
+from loom_core.knowledge.overview.topics import TopicIndex, TopicMap
 from loom_core.knowledge.rag.embedder_choice import (
     choose_embedder,
     folder_in,
@@ -351,6 +351,10 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return self._run_blocking(
             self.search, query, limit=limit, filters=filters, strategy=strategy, options=options
         )
+
+    def topics(self) -> TopicMap:
+        """Return its topics, which `overview` describes. Blocks, see `map_topics`."""
+        return self._topics.current()
 
     async def overview(
         self, *, limit: int = 12, sentences: int = 2, filters: dict[str, Any] | None = None

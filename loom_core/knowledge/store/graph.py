@@ -70,6 +70,11 @@ FROM mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
 WHERE m.chunk > ? AND s.canonical IS NOT 0
 GROUP BY m.chunk, COALESCE(s.canonical, m.entity) ORDER BY m.chunk
 """
+_PASSAGE_COUNTS = """
+SELECT json_extract(e.value, '$[1]') AS entity, COUNT(DISTINCT m.chunk)
+FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.entity = json_extract(e.value, '$[0]')
+GROUP BY json_extract(e.value, '$[1]')
+"""
 _OF_EACH = """
 SELECT '[' || group_concat((
     SELECT '[' || json_group_array(chunk) || ',' || json_group_array(confidence) || ']' FROM ({})
@@ -189,6 +194,15 @@ class MentionReader:
         with self._database.read() as db:
             for row in db.execute(_MENTION_COUNTS, (after,)):
                 yield row[0], row[1], row[2]
+
+    def passage_counts(self, entities: Collection[int]) -> dict[int, int]:
+        """Return how many passages mention each of some entities."""
+        if not entities:
+            return {}
+        with self._database.read() as db:
+            (grouped,) = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
+            pairs = [*([entity, entity] for entity in entities), *json.loads(grouped)]
+            return dict(db.execute(_PASSAGE_COUNTS, (json.dumps(pairs),)).fetchall())
 
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""

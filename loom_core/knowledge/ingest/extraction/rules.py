@@ -22,7 +22,7 @@ from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
 from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.ingest.extraction.statements import find_predicate
 from loom_core.knowledge.ingest.extraction.tagger import shipped_tagger
-from loom_core.knowledge.model import About, Extraction, Mention, Relation
+from loom_core.knowledge.model import RELATED, About, Extraction, Mention, Relation
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.surface_forms import name_key
@@ -218,7 +218,7 @@ def _sentence_relations(
             continue
         after = text[second.end : second.end + _AFTER]
         stated = find_predicate(between, first.type, second.type, after, is_chinese=is_chinese)
-        predicate, is_inverse = stated or ("related to", False)
+        predicate, is_inverse = stated or (RELATED, False)
         subject_, object_ = (second, first) if is_inverse else (first, second)
         sure = _STATED if stated else _ADJACENT
         relations.append(

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from loom_kb.graph_pages.view import GraphView, TextSpan, ViewPassage
+    from loom_kb.graph_pages.view import GraphView, TextSpan, ViewPassage, ViewRelation
     from loom_kb.service import KnowledgeService
 
 __all__ = ["graph", "graph_app_html", "graph_html"]
 
-_SCRIPTS = ("words.js", "model.js", "groups.js", "picture.js", "panel.js")
+_SCRIPTS = ("words.js", "model.js", "picture.js", "panel.js")
+_ACROSS = 0.15  # factor of the attraction between entities of different topics
+_TO_TOPIC = 0.7  # attraction of an entity to the point of its topic
 _LINK_WEIGHT = 0.35  # attraction of an entity that is only mentioned; that of a relation is 1
 
 
@@ -64,7 +66,7 @@ def graph_html(view: GraphView) -> str:
 
 def graph_app_html() -> str:
     """Render the page without a graph, for a host that supplies one: see app.js."""
-    rows = ("types", "predicates", "documents", "entities", "relations")
+    rows = ("topics", "types", "predicates", "documents", "entities", "relations")
     return _page("Loom", ["graph.js", "app.js"], {**dict.fromkeys(rows, ()), "waits": True})
 
 
@@ -84,13 +86,7 @@ def _asset(name: str) -> str:
 
 def _data(view: GraphView) -> dict[str, object]:
     """Build the data that the page's scripts read; model.js documents the columns."""
-    positions = lay_out(
-        len(view.entities),
-        [
-            (relation.subject, relation.object, 1.0 if relation.predicate else _LINK_WEIGHT)
-            for relation in view.relations
-        ],
-    ).tolist()
+    positions = _positions(view)
     types = _Numbers()
     predicates = _Numbers()
     documents = _Numbers()
@@ -103,6 +99,7 @@ def _data(view: GraphView) -> dict[str, object]:
             round(x, 1),
             round(y, 1),
             entity.also,
+            -1 if entity.topic is None else entity.topic,
             _numbers(entity.spans, offsets),
         ]
         for entity, (x, y) in zip(view.entities, positions, strict=True)
@@ -124,6 +121,7 @@ def _data(view: GraphView) -> dict[str, object]:
         "focus": view.focus,
         "inAll": {"entities": view.entities_in_all, "relations": view.relations_in_all},
         "withoutPassages": view.without_passages,
+        "topics": list(view.topics),
         "types": list(types.found),
         "predicates": list(predicates.found),
         "documents": list(documents.found),
@@ -131,6 +129,24 @@ def _data(view: GraphView) -> dict[str, object]:
         "relations": relations,
         "passages": passages,
     }
+
+
+def _positions(view: GraphView) -> list[list[float]]:
+    """Lay the entities out, those of a topic around a point of its own."""
+    count = len(view.entities)
+    edges = [(relation.subject, relation.object, _attraction(view, relation)) for relation in view.relations]
+    edges += [
+        (number, count + entity.topic, _TO_TOPIC)
+        for number, entity in enumerate(view.entities)
+        if entity.topic is not None
+    ]
+    return lay_out(count + len(view.topics), edges)[:count].tolist()
+
+
+def _attraction(view: GraphView, relation: ViewRelation) -> float:
+    one, other = view.entities[relation.subject].topic, view.entities[relation.object].topic
+    within = 1.0 if one == other else _ACROSS
+    return within if relation.predicate else within * _LINK_WEIGHT
 
 
 def _passage(passage: ViewPassage, documents: _Numbers) -> list[object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
+from loom_core.knowledge.overview.associations import Association, associate, find_path
 from loom_core.server.calls.context import ToolContext
 from loom_core.server.calls.elicitation import can_ask, consent
 from loom_core.server.calls.progress import progress
@@ -93,6 +95,8 @@ _Source = Annotated[str | None, Field(description="Knowledge base; left out, all
 """Argument that selects a knowledge base."""
 
 _MAX_PATH = 4
+_WIDER = 4  # times as many neighbours are looked at as are shown
+_MOST_NEAR = 400  # neighbours of a hop, at most
 _MAX_NAMES = 20
 _MAX_QUOTE = 240  # characters of a passage that are quoted as evidence
 _WHOLE = math.inf
@@ -476,25 +480,27 @@ def _explore_graph(
     start = _find(knowledge_base, entity)
     names = knowledge_base.aliases.names_of(start.key)[:_MAX_NAMES]
     if to is None:
-        nodes, edges = knowledge_base.ask_graph(
-            lambda store: store.neighbours(start.key, hops=hops, limit=limit), around=[start.key], hops=hops
-        )
-        edges = sorted(edges, key=lambda edge: (-edge.support, -edge.confidence))[: 2 * limit]
-        path: list[str] = []
+        around = _associations(knowledge_base, [start.key], hops=hops, limit=_WIDER * limit)
+        near = _nearest(around, start.key, limit=limit * hops)
+        edges = [edge for edge, _ in around if edge.subject in near and edge.object in near][: 2 * limit]
+        keys = [key for key in near if key != start.key]
     else:
         end = _find(knowledge_base, to)
-        found = knowledge_base.ask_graph(
-            lambda store: store.path(start.key, end.key, max_hops=_MAX_PATH),
-            around=[start.key, end.key],
-            hops=_MAX_PATH // 2,
-        )
+        around = _associations(knowledge_base, [start.key, end.key], hops=_MAX_PATH // 2, limit=_MOST_NEAR)
+        found = find_path(around, start.key, end.key, steps=_MAX_PATH)
         if found is None:
             raise NotFoundError(
                 f"No path of up to {_MAX_PATH} relations leads from {start.name!r} to {end.name!r}.",
                 advice="Ask `query` about both; passages may connect what the graph does not.",
             )
-        nodes, edges = list(found.nodes), list(found.edges)
-        path = [node.name for node in found.nodes]
+        edges = [
+            next(edge for edge, _ in around if {edge.subject, edge.object} == {one, other})
+            for one, other in pairwise(found)
+        ]
+        keys = found
+    known = {node.key: node for node in knowledge_base.graph.nodes(keys)}
+    nodes = [known[key] for key in keys if key in known]
+    path = [node.name for node in nodes] if to is not None else []
     return GraphResult(
         entity=start.name,
         also_known_as=[name for name in names if name != start.name],
@@ -502,6 +508,46 @@ def _explore_graph(
         relations=_relations(knowledge_base, [start, *nodes], edges),
         path=path,
     )
+
+
+def _associations(
+    knowledge_base: GraphRAGKnowledgeBase, keys: Sequence[int], *, hops: int, limit: int
+) -> list[Association]:
+    """Return the relations around some entities that are stated or better than chance, the best first.
+
+    Args:
+        knowledge_base: the knowledge base.
+        keys: where to begin.
+        hops: how far to go.
+        limit: entities that each hop adds.
+    """
+    edges: set[EntityEdge] = set()
+    for key in keys:
+        edges.update(
+            knowledge_base.ask_graph(
+                lambda store, key=key: store.neighbours(key, hops=hops, limit=min(limit, _MOST_NEAR)),
+                around=[key],
+                hops=hops,
+            )[1]
+        )
+    ends = {end for edge in edges for end in (edge.subject, edge.object)}
+    spread = knowledge_base.graph.passage_counts(ends)
+    return associate(edges, spread, passages=knowledge_base.coverage()[1])
+
+
+def _nearest(associations: Sequence[Association], start: int, *, limit: int) -> list[int]:
+    """Return the entities that the best associations connect with one, itself first."""
+    near = {start: None}
+    ring = {start}
+    while ring and len(near) <= limit:
+        fresh: dict[int, None] = {}
+        for edge, _ in associations:
+            for one, other in ((edge.subject, edge.object), (edge.object, edge.subject)):
+                if one in ring and other not in near:
+                    fresh.setdefault(other)
+        near |= fresh
+        ring = set(fresh)
+    return list(near)[: limit + 1]
 
 
 def _find(knowledge_base: GraphRAGKnowledgeBase, name: str) -> EntityNode:

@@ -59,7 +59,7 @@ def test_rows_point_at_types_predicates_passages_and_documents() -> None:
 def test_offsets_are_those_of_a_browser() -> None:
     data = _data(graph_html(_view()))
     text = data["passages"][0][1].encode("utf-16-le")
-    passage, start, end = data["entities"][0][6]
+    passage, start, end = data["entities"][0][7]
     assert passage == 0
     assert text[2 * start : 2 * end].decode("utf-16-le") == "织机"
     start, end = data["relations"][0][5:]

@@ -305,3 +305,11 @@ def test_what_is_hidden_stays_hidden_and_can_be_shown_again(make: Make, tmp_path
 def test_only_what_exists_can_be_hidden(make: Make) -> None:
     with pytest.raises(NotFoundError, match="no entity"):
         make([WEATHER]).aliases.hide("Lisbon")
+
+
+def test_passages_are_counted_once_for_all_names_of_an_entity(make: Make) -> None:
+    knowledge_base = make([WEATHER, DIRECTOR, CHINESE])
+    graph = knowledge_base.graph
+    (wmo,), (lisbon,) = graph.search("WMO", limit=1), graph.search("Lisbon", limit=1)
+    assert graph.passage_counts([wmo, lisbon]) == {wmo: 3, lisbon: 1}
+    assert graph.passage_counts([]) == {}

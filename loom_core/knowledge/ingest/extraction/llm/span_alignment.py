@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.knowledge.ingest.extraction.llm.prompts import OTHER
 from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
-from loom_core.knowledge.model import Extraction, Mention, Relation
+from loom_core.knowledge.model import RELATED, Extraction, Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
 from loom_core.knowledge.text.scripts import normalise
 from loom_core.knowledge.text.surface_forms import POSSESSIVE, name_key, surface_keys, surface_tokens
@@ -33,7 +33,6 @@ _MAX_GAP = 4  # characters between two words of a name
 _MAX_TYPE = 40  # characters
 _MAX_PREDICATE = 60
 _UNTYPED = "thing"
-_UNNAMED = "related to"
 
 
 class AlignedExtraction(NamedTuple):
@@ -169,7 +168,7 @@ def _type(said: RawEntity, types: dict[str, str]) -> str:
 
 def _predicate(said: str) -> str:
     predicate = _fold_label(said)
-    return predicate if 0 < len(predicate) <= _MAX_PREDICATE else _UNNAMED
+    return predicate if 0 < len(predicate) <= _MAX_PREDICATE else RELATED
 
 
 def _fold_label(text: str) -> str:

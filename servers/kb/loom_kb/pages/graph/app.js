@@ -138,6 +138,7 @@ const App = (() => {
   document.querySelector(".switches").replaceChildren(full); // theme and language are the host's
   find("name").hidden = true;
   document.body.classList.add("app");
+  delete actions.hide; // the host's model has the commands
   return { begin };
 })();
 

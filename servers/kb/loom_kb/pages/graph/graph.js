@@ -7,49 +7,50 @@ const { data } = Page;
 const graph = Graph.of(data);
 const hidden = new Set(); // types, and "links"
 const LEGEND = 9; // types with a colour of their own
-const MOST = 0.8; // share of one type above which its colour says nothing
 const FREE = [10, 6, 7, 5, 8, 4, 3, 2, 1]; // colours for what has none of its own
 let groups = []; // [{key, name, colour, count}], the most frequent first
-let isOneType = false; // whether nearly all entities are of one type, so that colours may stand for groups
+const topics = data.topics ?? [];
+const hasTopics = new Set(graph.nodes.map(({ topic }) => topic)).size > 1;
+const hiddenNodes = new Set(); // entities that the reader has hidden
 let byType = false; // what the reader has switched to, where there is something to switch
 let chosen = null; // entity, or {start, end, path}
 let pathFrom = null;
 
-const isShown = (each) => (each.edges ? !hidden.has(each.group) : each.predicate !== "" || !hidden.has("links"));
+const isShown = (each) => (each.edges ? !hidden.has(each.group) && !hiddenNodes.has(each) : each.predicate !== "" || !hidden.has("links"));
 group();
 const picture = new Picture(find("picture"), graph, { isShown, onPick: pick, onHover: hover });
-const actions = { path: startPath, centre: (node) => picture.centre(node), close }; // app.js knows more
-const panel = new Panel(find("panel"), graph, data, { choose: (node) => choose(node), actions, notes: () => (isOneType ? [say(byType ? "by_type" : "by_group")] : []) });
+const actions = { path: startPath, centre: (node) => picture.centre(node), close, hide }; // app.js has others
+const panel = new Panel(find("panel"), graph, data, { choose: (node) => choose(node), actions, notes });
 
-/** Puts entities into groups of a colour each: by their types, or by what they are connected with. */
+/** Puts entities into groups of a colour each: by their topics, or by their types. */
 function group() {
-  const counts = new Map();
-  for (const node of graph.nodes) counts.set(node.type, (counts.get(node.type) ?? 0) + 1);
-  isOneType = graph.nodes.length > 2 * LEGEND && Math.max(...counts.values()) > MOST * graph.nodes.length;
-  if (isOneType && !byType) groupByConnections();
-  else groupByType(counts);
+  if (hasTopics && !byType) groupByTopic();
+  else groupByType();
 }
 
-/** The largest groups have a colour each, and are called as their best connected entity. */
-function groupByConnections() {
-  const numbers = groupsOf(graph);
+/** The topics with most entities have a colour each, and are called by their best terms. */
+function groupByTopic() {
+  const counts = new Map();
+  for (const { topic } of graph.nodes) if (topic >= 0) counts.set(topic, (counts.get(topic) ?? 0) + 1);
+  const largest = [...counts].sort(([one, a], [other, b]) => b - a || one - other).slice(0, LEGEND - 1).map(([topic]) => topic);
   const found = new Map();
-  graph.nodes.forEach((node, index) => {
-    const key = numbers[index] < LEGEND - 1 ? `group ${numbers[index]}` : "other";
-    const entry = found.get(key) ?? { key, nodes: [], best: node, colour: `--kind-${FREE.toReversed()[numbers[index]] ?? 9}` };
-    entry.nodes.push(node);
-    if (node.edges.length > entry.best.edges.length) entry.best = node;
+  for (const node of graph.nodes) {
+    const place = largest.indexOf(node.topic);
+    const key = place < 0 ? "other" : `topic ${node.topic}`;
+    const name = () => (place < 0 ? say("other_topics") : Page.shortened(topics[node.topic], 36));
+    const entry = found.get(key) ?? { key, count: 0, name, colour: `--kind-${FREE.toReversed()[place] ?? 9}` };
+    entry.count += 1;
     found.set(key, entry);
-  });
-  groups = [...found.values()].map(({ key, nodes, best, colour }) => {
-    for (const node of nodes) Object.assign(node, { group: key, colour });
-    return { key, count: nodes.length, colour, name: () => (key === "other" ? say("other_groups") : Page.shortened(best.name, 24)) };
-  });
+    Object.assign(node, { group: key, colour: entry.colour });
+  }
+  groups = [...found.values()];
   groups.sort((one, other) => (one.key === "other") - (other.key === "other") || other.count - one.count);
 }
 
 /** Known types have a colour of their own, the others what is left. */
-function groupByType(counts) {
+function groupByType() {
+  const counts = new Map();
+  for (const node of graph.nodes) counts.set(node.type, (counts.get(node.type) ?? 0) + 1);
   const found = new Map();
   const sorted = [...counts].sort(([, one], [, other]) => other - one);
   for (const [type, count] of sorted) {
@@ -82,7 +83,7 @@ function drawLegend() {
   const buttons = groups.map(({ key, name, colour, count }) => toggle(key, name(), dot(colour), count));
   const links = graph.edges.filter((edge) => edge.predicate === "").length;
   if (links) buttons.push(toggle("links", say("links"), Page.element("span", { class: "dash" }), links, say("links_title")));
-  if (isOneType) buttons.push(Page.element("button", { type: "button", id: "colouring", title: say("colouring_title"), onclick: recolour, text: say(byType ? "to_group" : "to_type") }));
+  if (hasTopics) buttons.push(Page.element("button", { type: "button", id: "colouring", onclick: recolour, text: say(byType ? "to_topic" : "to_type") }));
   const had = find("legend").contains(document.activeElement) ? [...find("legend").querySelectorAll("button")].indexOf(document.activeElement) : -1;
   find("legend").replaceChildren(find("legend").firstElementChild, ...buttons);
   buttons[had]?.focus();
@@ -96,7 +97,22 @@ function recolour() {
   hidden.clear();
   if (links) hidden.add("links");
   refresh();
-  find("said").textContent = say(byType ? "by_type" : "by_group");
+  find("said").textContent = say(byType ? "by_type" : "by_topic");
+}
+
+/** What there is to know of the whole: what colours show, and how to hide for good what is hidden here. */
+function notes() {
+  const told = hasTopics ? [say(byType ? "by_type" : "by_topic")] : [];
+  if (!hiddenNodes.size) return told;
+  const quoted = [...hiddenNodes].map(({ name }) => `"${name.replace(/["$`\\]/g, "\\$&")}"`);
+  return [...told, say("hidden_here", { n: hiddenNodes.size, command: `loom-kb aliases --kb ${data.name} --hide ${quoted.join(" ")}` })];
+}
+
+/** Takes an entity off the picture. */
+function hide(node) {
+  hiddenNodes.add(node);
+  close();
+  find("said").textContent = say("hidden_one", { name: node.name });
 }
 
 /** Brings picture and panel in step with what is chosen. */
@@ -116,6 +132,7 @@ function show() {
 function choose(node, { centre = false } = {}) {
   endPath();
   hidden.delete(node.group);
+  hiddenNodes.delete(node);
   drawLegend();
   chosen = node;
   show();

@@ -3,7 +3,7 @@
 "use strict";
 
 class Graph {
-  /** Entities: {name, type, mentions, also, spans, x, y, r, edges}. */
+  /** Entities: {name, type, mentions, also, topic, spans, x, y, r, edges}; the topic is a number, or -1. */
   nodes = [];
   /** Relations: {from, to, predicate, support, span}; without a predicate one that says: a passage mentions. */
   edges = [];
@@ -13,8 +13,8 @@ class Graph {
   /** What a page holds, as Python packs it: see graph_page.py. */
   static of(data) {
     const graph = new Graph();
-    for (const [name, type, mentions, x, y, also, spans] of data.entities) {
-      graph.#push({ name, type: data.types[type], mentions, also, x, y, spans: triples(spans) });
+    for (const [name, type, mentions, x, y, also, topic, spans] of data.entities) {
+      graph.#push({ name, type: data.types[type], mentions, also, topic, x, y, spans: triples(spans) });
     }
     for (const [from, predicate, to, support, ...span] of data.relations) {
       graph.#connect({ from: graph.nodes[from], to: graph.nodes[to], predicate: data.predicates[predicate], support, span: triples(span)[0] });
@@ -26,7 +26,7 @@ class Graph {
   /** Adds what a tool has told; what is known already is brought up to date. Returns the new entities. */
   merge({ entity, also_known_as: also, entities, relations }) {
     const known = this.nodes.length;
-    const met = (name) => this.named(name) ?? this.#push({ name, type: "thing", mentions: 0, also: [], spans: [], x: 0, y: 0 });
+    const met = (name) => this.named(name) ?? this.#push({ name, type: "thing", mentions: 0, also: [], topic: -1, spans: [], x: 0, y: 0 });
     Object.assign(met(entity), { also, folded: [entity, ...also].map(folded) });
     for (const { name, type, mentions } of entities) Object.assign(met(name), { type, mentions });
     for (const { subject, predicate, object, support, evidence, passage_id: passage } of relations) {

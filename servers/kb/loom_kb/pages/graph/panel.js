@@ -9,7 +9,7 @@ const ROWS = 40; // of a list, before "show all"
 class Panel {
   #root; #graph; #data; #choose; #actions; #notes;
 
-  /** choose(node) is called when a person picks an entity; actions: path(node), centre(node), close(), and of an app more(node), read(id); notes() are more to know of the whole. */
+  /** choose(node) is called when a person picks an entity; actions: path(node), centre(node), close(), hide(node), and of an app more(node), read(id); notes() are more to know of the whole. */
   constructor(root, graph, data, { choose, actions, notes = () => [] }) {
     this.#root = root;
     this.#graph = graph;
@@ -50,7 +50,7 @@ class Panel {
 
   /** All about an entity. */
   entity(node) {
-    const { path, centre, close, more } = this.#actions;
+    const { path, centre, close, more, hide } = this.#actions;
     const button = (key, action, kind = "") => element("button", { type: "button", class: kind, text: say(key), onclick: action });
     const relations = node.edges.toSorted((one, other) => (
       Boolean(other.predicate) - Boolean(one.predicate) || other.support - one.support
@@ -64,7 +64,7 @@ class Panel {
       node.also.length ? element("p", { class: "lead", text: say("also", { names: node.also.join(Page.language === "zh" ? "、" : ", ") }) }) : "",
       element("div", { class: "actions" },
         button("path_to", () => path(node), "primary"), button("surroundings", () => centre(node)),
-        more ? button("more", () => more(node)) : ""),
+        more ? button("more", () => more(node)) : "", hide ? button("hide", () => hide(node)) : ""),
       this.#heading("relations_of", relations.length),
       relations.length ? this.#list(relations, (edge) => this.#relation(edge, node)) : element("p", { class: "soft small", text: say("no_relations") }),
       ...(this.#data.passages ? [
