@@ -15,6 +15,7 @@ Three methods share one `Neighbourhood` of entities and passages, which reads ea
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from heapq import nlargest
@@ -497,6 +498,7 @@ def _edges(
     return chunks, names, weights
 
 
+_MARKS = re.compile(r"(?<![\w.-])(?:--?|\.)$")
 _MAX_TOKENS = 64  # of a question that are looked at
 _MAX_NAME = 12  # tokens of a name: words, or single Chinese characters
 
@@ -522,12 +524,16 @@ def link_entities(question: str, graph: GraphTable) -> list[LinkedEntity]:
     """
     tokens = list(surface_tokens(question))[:_MAX_TOKENS]
     spans: dict[tuple[int, int], str] = {}
+    marked: dict[tuple[int, int], str] = {}  # options and hidden files: `--all`, `.git`
     for first in range(len(tokens)):
         for last in range(first + 1, min(first + _MAX_NAME, len(tokens)) + 1):
             name = name_key(" ".join(token.key for token in tokens[first:last]))
             if len(name) > 1 and (not is_stop_word(name) or _is_acronym(question, tokens[first])):
                 spans[first, last] = name
-    entities = graph.find_canonical(sorted(set(spans.values())))
+            if marks := _MARKS.search(question, 0, tokens[first].start):
+                marked[first, last] = name_key(question[marks.start() : tokens[last - 1].end])
+    entities = graph.find_canonical(sorted({*spans.values(), *marked.values()}))
+    spans |= {place: name for place, name in marked.items() if name in entities}
     taken: set[int] = set()
     found: dict[int, LinkedEntity] = {}  # by place
     for (first, last), name in sorted(spans.items(), key=lambda span: (span[0][0] - span[0][1], span[0])):

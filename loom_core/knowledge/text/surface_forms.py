@@ -40,6 +40,7 @@ _LONE_APOSTROPHE = re.compile(r"['’](?![^\W_])|(?<![^\W_])['’]")
 POSSESSIVE = re.compile(r"(?:['’]s?)+$")
 _HAN = re.compile(f"[{HAN}]+")
 _SHORTEST_FORM = 4
+_MARKED = re.compile(r"(?:--?|\.)(?=[A-Za-z0-9])")
 _PARENTHESES = re.compile(r"\s*[(（\[【][^()（）\[\]【】]*[)）\]】]\s*$")
 
 
@@ -137,10 +138,14 @@ def name_key(name: str) -> str:
     """Normalise a name: two spellings of a name have one key; empty if nothing is left.
 
     Case, width, possessives, punctuation, a leading English article and a disambiguation in
-    parentheses (`Mercury (planet)`) do not count.
+    parentheses (`Mercury (planet)`) do not count. The marks before an option or a hidden file do
+    (`--all`, `.git`), and the case of a short option (`-f` and `-F`).
     """
     if _HAN.fullmatch(name):
         return "".join(map(_surface_key, name))
+    if name[:1] in "-." and (marked := _MARKED.match(name)):
+        rest = name[marked.end() :]
+        return marked[0] + (rest if len(rest) == 1 else name_key(rest))
     bare = name if name[-1:].isalnum() else _PARENTHESES.sub("", name)
     tokens = surface_keys(bare) or surface_keys(name)
     if len(tokens) > 1 and tokens[0] in {"the", "a", "an"}:

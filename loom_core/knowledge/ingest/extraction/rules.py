@@ -32,12 +32,18 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import Chunk
 
-__all__ = ["RuleExtractor"]
+__all__ = ["RuleExtractor", "subject_name"]
 
 # The pattern begins with a set of marks, before the alternatives, so that the engine skips between marks.
 _SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
 _CODE_CONFIDENCE = 0.7
 _MOST_IDENTIFIERS = 12  # of a passage of source code
+_SECTION_NUMBER = re.compile(
+    r"\A\s*(?:(?:(?:Chapter|Section|Part|Appendix)\s+)?(?:[A-Z]\.)?\d+(?:\.\d+)*\.(?:\s+|(?=[^\W\d]))|"
+    r"(?:[A-Z]\.)?\d+(?:\.\d+)+\s+(?=[^\Wa-z])|(?:Chapter|Appendix)\s+\w{1,3}[\s:.–—-]+(?=\S)|"
+    r"第\s*[\d一二三四五六七八九十百]+\s*[章节篇][\s:：、.]*(?=\S)|[一二三四五六七八九十]+、)"
+)
+_MANUAL_PAGE = re.compile(r"\s+(?:Manual Page|manual page|man page|手册页)$")
 _FIRST_WORDS = 80  # characters
 _LAST_GAP = re.compile(r"\s+\S*$")
 _STATED, _BY_PRONOUN, _ADJACENT = 0.6, 0.4, 0.2  # confidences of relations
@@ -80,7 +86,7 @@ class RuleExtractor:
         """Name and version of the rules and their settings."""
         s = self._settings
         chosen = (",".join(sorted(types)) for types in (s.entity_types, s.relation_types))
-        return "/".join(["rules-4", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
+        return "/".join(["rules-5", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """Return one extraction for each chunk, in order."""
@@ -94,7 +100,8 @@ class RuleExtractor:
         mentions = self._mentions(chunk)
         subjects, defined = self._abouts(chunk, mentions, definition)
         relations = [*defined, *_heading_relations(chunk)]
-        subject = chunk.title if _says_something(chunk.title) else ""
+        title = subject_name(chunk.title)
+        subject = title if _says_something(title) else ""
         for start, end, inside in _by_sentence(chunk.text, mentions):
             relations += _sentence_relations(chunk.text, start, end, inside, subject)
         if self._settings.relation_types:
@@ -123,9 +130,10 @@ class RuleExtractor:
         self, chunk: Chunk, mentions: list[Mention], definition: Relation | None
     ) -> tuple[list[About], list[Relation]]:
         abouts: list[About] = []
-        if _says_something(chunk.title):
-            abouts.append(About(chunk.title, "title", _TITLE_CONFIDENCE[chunk.title_source]))
-        for depth, heading in enumerate(reversed(chunk.heading_path)):
+        title = subject_name(chunk.title)
+        if _says_something(title):
+            abouts.append(About(title, "title", _TITLE_CONFIDENCE[chunk.title_source]))
+        for depth, heading in enumerate(map(subject_name, reversed(chunk.heading_path))):
             if _says_something(heading):
                 abouts.append(About(heading, "heading", 0.8 if depth == 0 else 0.5))
         if chunk.name:
@@ -150,6 +158,13 @@ def _identifiers_in(code: str) -> list[Mention]:
     return without_overlap(found)
 
 
+@memoize
+def subject_name(heading: str) -> str:
+    """Return what a title or heading names, without the number of a section and what any manual page has."""
+    bare = _MANUAL_PAGE.sub("", _SECTION_NUMBER.sub("", heading))
+    return bare if any(map(str.isalpha, bare)) else heading
+
+
 def _is_placed(chunk: Chunk) -> bool:
     return bool(chunk.heading_path) or (bool(chunk.title) and chunk.title_source != "filename")
 
@@ -167,7 +182,7 @@ def _generic_keys() -> frozenset[str]:
 
 
 def _heading_relations(chunk: Chunk) -> list[Relation]:
-    path = [name for name in (chunk.title, *chunk.heading_path) if _says_something(name)]
+    path = [name for name in map(subject_name, (chunk.title, *chunk.heading_path)) if _says_something(name)]
     return [
         Relation(inner, "part of", outer, 0, _first_words(chunk.text), "heading", 0.7)
         for outer, inner in pairwise(path)

@@ -96,7 +96,7 @@ class EntityTagger:
             start, end = tokens[first].start, tokens[last].end
             type_ = _refine_type(type_, text, start, end, names_variables=names_variables)
             sure = max(0.01, round(_SUREST * float(1 - tags[first : last + 1, _OUTSIDE].max()), 2))
-            found.append(Mention(text[start:end], start, end, type_, "tagged", sure))
+            found.append(Mention(" ".join(text[start:end].split()), start, end, type_, "tagged", sure))
         return found
 
     def _probabilities(

@@ -337,6 +337,12 @@ NAMED = (
     "the",
     "什么",
     "WHO",
+    "--force-with-lease",
+    "-f",
+    "-F",
+    ".git",
+    "Git",
+    "lease",
 )
 
 
@@ -363,6 +369,9 @@ def named(web):
         ("Is 林若曦 from York?", ["林若曦", "York"]),
         ("ＹＯＲＫ", ["York"]),
         ("How is `HTTPClient` used?", ["HTTPClient"]),
+        ("Is `--force-with-lease` in Git safer than -f?", ["--force-with-lease", "Git", "-f"]),
+        ("What is -F, and what is in .git?", ["-F", ".git"]),
+        ("Is git-F a lease?", ["Git", "lease"]),
     ],
 )
 def test_the_longest_names_count_in_the_order_of_the_question(named, question, names):
