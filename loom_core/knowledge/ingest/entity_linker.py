@@ -218,4 +218,4 @@ def _may_hold(text: str, names: Collection[bytes]) -> bool:
 def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[MentionLink]:
     for chunk, text in texts:
         for entity, start, end in names.find(text):
-            yield MentionLink(chunk, entity, start, end, text[start:end])
+            yield MentionLink(chunk, entity, start, end, " ".join(text[start:end].split()))

@@ -24,6 +24,7 @@ _CHANCE = 0.25  # association of two names from which on they are related
 _DEVIATIONS = 3.0  # or so many standard deviations more passages than by chance
 _FEW = 20  # passages, below which chance cannot be told, and every pair is kept
 _FOLLOWED = 1.0  # cost of any step of a path; a weak association costs up to as much again
+_HUB = 3.0  # cost of passing an entity that is in all passages
 
 
 class Association(NamedTuple):
@@ -76,20 +77,33 @@ def informativeness(spread: int, passages: int) -> float:
     return share * (share - 1 - math.log(share)) if share else 0.0
 
 
-def find_path(associations: Iterable[Association], start: int, end: int, *, steps: int) -> list[int] | None:
-    """Return the entities of the shortest path, of equally long ones the strongest; None if there is none.
+def find_path(
+    associations: Iterable[Association],
+    start: int,
+    end: int,
+    *,
+    steps: int,
+    spread: Mapping[int, int],
+    passages: int,
+) -> list[int] | None:
+    """Return the entities of the path that says most, or None if there is none.
+
+    Few steps and strong associations make a good path; frequent entities on the way make a bad one, as
+    everything is near a hub.
 
     Args:
         associations: the relations to follow, in both directions.
         start: where it begins.
         end: where it ends.
         steps: how many at most.
+        spread: how many passages mention each entity.
+        passages: how many there are in all.
     """
     near: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
     for edge, strength in associations:
-        cost = _FOLLOWED + (1 - strength) / (steps + 1)  # a longer path is never better
-        near[edge.subject].append((edge.object, cost))
-        near[edge.object].append((edge.subject, cost))
+        for one, other in ((edge.subject, edge.object), (edge.object, edge.subject)):
+            hub = math.log1p(spread.get(other, 0)) / math.log1p(max(passages, 1)) if other != end else 0.0
+            near[one].append((other, _FOLLOWED + (1 - strength) + _HUB * hub))
     costs: dict[int, float] = {start: 0.0}
     waiting: list[tuple[float, int, tuple[int, ...]]] = [(0.0, start, (start,))]
     while waiting:

@@ -487,7 +487,7 @@ def _explore_graph(
     else:
         end = _find(knowledge_base, to)
         around = _associations(knowledge_base, [start.key, end.key], hops=_MAX_PATH // 2, limit=_MOST_NEAR)
-        found = find_path(around, start.key, end.key, steps=_MAX_PATH)
+        found = _find_path(knowledge_base, around, start.key, end.key)
         if found is None:
             raise NotFoundError(
                 f"No path of up to {_MAX_PATH} relations leads from {start.name!r} to {end.name!r}.",
@@ -533,6 +533,15 @@ def _associations(
     ends = {end for edge in edges for end in (edge.subject, edge.object)}
     spread = knowledge_base.graph.passage_counts(ends)
     return associate(edges, spread, passages=knowledge_base.coverage()[1])
+
+
+def _find_path(
+    knowledge_base: GraphRAGKnowledgeBase, associations: Sequence[Association], start: int, end: int
+) -> list[int] | None:
+    ends = {key for edge, _ in associations for key in (edge.subject, edge.object)}
+    spread = knowledge_base.graph.passage_counts(ends)
+    passages = knowledge_base.coverage()[1]
+    return find_path(associations, start, end, steps=_MAX_PATH, spread=spread, passages=passages)
 
 
 def _nearest(associations: Sequence[Association], start: int, *, limit: int) -> list[int]:

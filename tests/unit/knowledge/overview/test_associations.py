@@ -64,7 +64,11 @@ def test_an_entity_in_some_passages_says_more_than_one_in_all_or_in_one():
     assert values[1] < values[2] > values[3]
 
 
-def test_a_path_is_the_shortest_and_of_equally_short_ones_the_strongest():
+def path(edges, start, end, *, steps=4, spread=None):
+    return find_path(edges, start, end, steps=steps, spread=spread or {}, passages=1000)
+
+
+def test_a_path_has_few_steps_and_strong_ones():
     edges = [
         Association(near(1, 2), 0.9),
         Association(near(2, 5), 0.9),
@@ -74,9 +78,16 @@ def test_a_path_is_the_shortest_and_of_equally_short_ones_the_strongest():
         Association(near(4, 6), 1.0),
         Association(near(6, 5), 1.0),
     ]
-    assert find_path(edges, 1, 5, steps=4) == [1, 2, 5]
-    assert find_path(edges[2:], 1, 5, steps=4) == [1, 3, 5]
-    assert find_path(edges[4:], 1, 5, steps=4) == [1, 4, 6, 5]
-    assert find_path(edges[4:], 1, 5, steps=2) is None
-    assert find_path(edges, 1, 1, steps=4) == [1]
-    assert find_path(edges, 1, 9, steps=4) is None
+    assert path(edges, 1, 5) == [1, 2, 5]
+    assert path(edges[4:], 1, 5) == [1, 4, 6, 5]
+    assert path(edges[4:], 1, 5, steps=2) is None
+    assert path(edges, 1, 1) == [1]
+    assert path(edges, 1, 9) is None
+
+
+def test_a_path_goes_round_a_hub():
+    edges = [Association(near(1, 2), 0.9), Association(near(2, 5), 0.9)]
+    edges += [Association(near(1, 3), 0.9), Association(near(3, 4), 0.9), Association(near(4, 5), 0.9)]
+    assert path(edges, 1, 5, spread={2: 900, 3: 2, 4: 2}) == [1, 3, 4, 5]
+    assert path(edges, 1, 5, spread={2: 3, 3: 2, 4: 2, 5: 900}) == [1, 2, 5]
+    assert path(edges[:2], 1, 5, spread={2: 900}) == [1, 2, 5]
