@@ -23,6 +23,36 @@ if TYPE_CHECKING:
 __all__ = ["load_html", "write_page"]
 
 _BOILERPLATE = "nav, footer, aside, [role=navigation], [role=banner], [role=contentinfo], [role=search]"
+# Classes and ids that Sphinx, DocBook, AsciiDoc, Doxygen, Javadoc, Texinfo, MkDocs, Docusaurus, MediaWiki and
+# site builders give to what is around an article. Not `sidebar`: in DocBook and docutils it is content.
+_AROUND = frozenset(
+    """
+    navheader navfooter docnav navbar navigation navpath nav-path navpanel nav-panel nav-links page-nav
+    site-nav topnav top-nav bottomnav bottom-nav subnav sub-nav prevnext prev-next prev-next-area next-prev
+    pagination pagination-nav pager breadcrumb breadcrumbs wy-breadcrumbs wy-nav-side wy-nav-top
+    rst-versions rst-footer-buttons sphinxsidebar sphinxsidebarwrapper related headerlink header-anchor
+    heading-anchor anchor-link anchorjs-link hash-link permalink octicon-link mw-editsection mw-jump-link
+    mw-navigation catlinks printfooter navbox noprint edit-link edit-page edit-this-page
+    theme-edit-this-page md-content__button md-source-file skip-link skip-nav sr-only screen-reader-text
+    visually-hidden footer page-footer site-footer site-header copyright searchbox search-form share-buttons
+    social-share
+    """.split()
+)
+_CONTENTS = ".toc, .table-of-contents, .toctree-wrapper, .theme-doc-toc-mobile, #toc"
+_ARTICLE = 300  # characters that have to be left if the contents are to be left out
+_IDS_AROUND = _AROUND | {"banner", "header", "sidebar", "search", "nav", "menu", "top", "quicksearch"}
+_COOKIES = re.compile(
+    r"cookie.?(?:banner|bar|consent|notice|popup|law|message)|(?:gdpr|consent).?(?:banner|bar)"
+)
+_LINKS_AROUND = frozenset(
+    "prev previous next up home top index contents toc "
+    "上一页 下一页 上一级 上一章 下一章 上一节 下一节 上页 下页 前一页 后一页 起始页 首页 主页 返回 目录 "
+    "索引 上一篇 下一篇 上一頁 下一頁 首頁 目錄".split()
+)
+_LINK_MARKS = " \t\n\xa0<>«»‹›←→↑⇐⇒|:：[]()"
+_MOST_AROUND = 300  # characters of a row of such links
+_PERMALINK = re.compile(r"[¶#§🔗\s]{1,3}|")
+_SITE = re.compile(r"\s+[—–|-]\s+[^—–|]*\b(?:documentation|Documentation|docs|Docs|文档)$")
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _SPACES = re.compile(r"\s+")
 _SOURCE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
@@ -81,7 +111,7 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
                 _Reader(writer, skipped, tables).read(root)
     element = tree.css_first("head > title")
     title = usable_title(element.text() if element is not None else "") or usable_title(shared_title)
-    return _without_site(title, tree), metadata
+    return _without_site(title, tree, skipped=_rows_of_links(tree)), metadata
 
 
 def _ids(nodes: Iterable[LexborNode]) -> frozenset[int]:
@@ -89,14 +119,78 @@ def _ids(nodes: Iterable[LexborNode]) -> frozenset[int]:
 
 
 def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
-    """Return the boilerplate around the article; a header stays if it has the only first-level heading."""
+    """Return the boilerplate around the article; a header stays if it has the only first-level heading.
+
+    It is known by elements, roles, and the classes of documentation generators; and a row of links such as
+    "Prev Up Next" by its labels.
+    """
     within = _ids(tree.css("main header, article header, section header"))
     headers = [header for header in tree.css("header") if header.mem_id not in within]
     titled = _ids(tree.css("header:has(h1)"))
     only = len(tree.css("h1")) == len(tree.css("header h1"))
-    return _ids(tree.css(_BOILERPLATE)) | _ids(
-        header for header in headers if not (only and header.mem_id in titled)
+    around = (
+        _ids(tree.css(_BOILERPLATE))
+        | _ids(header for header in headers if not (only and header.mem_id in titled))
+        | _ids(node for node in tree.css("[class], [id]") if _is_around(node))
+        | _rows_of_links(tree)
     )
+    more = around | _ids(tree.css(_CONTENTS))
+    # The first page of a manual may be little but its contents.
+    return more if len(more) > len(around) and _has_article(tree, more) else around
+
+
+def _has_article(tree: LexborHTMLParser, skipped: frozenset[int]) -> bool:
+    """Whether there is enough text outside the elements that are skipped."""
+    left = _ARTICLE
+    for node in tree.css("p, pre, dd, td"):
+        above: LexborNode | None = node
+        while above is not None and above.mem_id not in skipped:
+            above = above.parent
+        if above is None:
+            left -= len(node.text())
+        if left <= 0:
+            return True
+    return False
+
+
+def _is_around(node: LexborNode) -> bool:
+    """Whether class or id of an element say that it is not part of the article."""
+    if node.tag in {"html", "body", "main", "article", *_HEADINGS}:
+        return False
+    attributes = node.attributes
+    classes, id_ = (attributes.get("class") or "").casefold(), (attributes.get("id") or "").casefold()
+    if not _AROUND.isdisjoint(classes.split()):
+        return node.css_first("h1") is None
+    if id_ in _IDS_AROUND and node.tag != "section":  # the id of a section is made of its heading
+        return node.css_first("h1, h2, h3, h4, h5, h6") is None
+    return "co" in classes + id_ and _COOKIES.search(f"{classes} {id_}") is not None
+
+
+def _rows_of_links(tree: LexborHTMLParser) -> frozenset[int]:
+    """Return the permalinks, and the blocks with little more than links to other pages of a manual."""
+    found: set[int] = set()
+    labelled: dict[int, list[LexborNode]] = {}
+    for link in tree.css("a[href]"):
+        text = link.text()
+        if (
+            len(text) <= 3
+            and (link.attributes.get("href") or "").startswith("#")
+            and _PERMALINK.fullmatch(text)
+        ):
+            found.add(link.mem_id)
+        elif text.strip(_LINK_MARKS).casefold() in _LINKS_AROUND and (row := _row_around(link)) is not None:
+            labelled.setdefault(row.mem_id, []).append(link)
+    return frozenset(found).union(row for row, links in labelled.items() if len(links) > 1)
+
+
+def _row_around(link: LexborNode) -> LexborNode | None:
+    """Return the largest block around a link that is short and has no heading; None if there is none."""
+    row, node = None, link.parent
+    while node is not None and node.tag not in {"body", "main", "article", "html"}:
+        if len(node.text()) > _MOST_AROUND or node.css_first("h1, h2, h3, h4, pre") is not None:
+            break
+        row, node = node, node.parent
+    return row
 
 
 class _Reader:
@@ -235,8 +329,9 @@ def _metadata(tree: LexborHTMLParser) -> dict[str, Any]:
     return fields
 
 
-def _without_site(title: str, tree: LexborHTMLParser) -> str:
-    """Return a title without the site's name, if the first heading confirms it: `Article – Site`."""
+def _without_site(title: str, tree: LexborHTMLParser, *, skipped: frozenset[int]) -> str:
+    """Return a title without the site's name (`Article – Site`): by the first heading, or by its words."""
     heading = tree.css_first("h1")
-    text = clean_line(heading.text()) if heading is not None else ""
-    return text if text and text in title else title
+    pieces = heading.iter(include_text=True) if heading is not None else ()
+    text = clean_line("".join(piece.text() for piece in pieces if piece.mem_id not in skipped))
+    return text if text and text in title else (_SITE.sub("", title) or title)

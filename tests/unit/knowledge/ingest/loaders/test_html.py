@@ -110,3 +110,60 @@ def test_hostile_nesting_is_refused_at_once(load) -> None:
 @pytest.mark.hostile("files of any kind")
 def test_unclosed_tags_are_not_nesting(load) -> None:
     assert len(load("a.html", "<p>x" * 3_000).blocks) == 3_000
+
+
+def text_of(load, body: str, *, title: str = "Hooks — Loom 0.1 documentation") -> str:
+    return load("p.html", f"<html><head><title>{title}</title></head><body>{body}</body></html>").text
+
+
+LONG = "Hooks are programs that run before a commit is made. " * 8
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        '<div class="navheader"><table><tr><td><a href="a.html">Prev</a></td></tr></table></div>',
+        '<ul><li><a href="a.html">上一页</a></li><li>手册</li><li><a href="b.html">下一页</a></li></ul>',
+        '<p>[<a href="a.html">Previous</a>] [<a href="b.html">Next</a>] [<a href="c.html">Up</a>]</p>',
+        '<div id="banner"><a href="/get">Download the ebook</a></div>',
+        '<div class="related" role="x"><ul><li><a href="g.html">modules</a> |</li></ul></div>',
+        '<div class="breadcrumbs">Docs › Git › Hooks</div>',
+        '<div class="cookie-consent">We value your privacy</div>',
+        '<p class="copyright">Copyright 2026 Somebody</p>',
+        '<a class="edit-this-page" href="/edit">Edit this page</a>',
+        '<div class="toc"><ul><li><a href="#a">One</a></li><li><a href="#b">Two</a></li></ul></div>',
+    ],
+)
+def test_what_generators_put_around_an_article_is_left_out(load, around: str) -> None:
+    assert text_of(load, f"{around}<h1>Hooks</h1><p>{LONG}</p>{around}") == f"Hooks\n\n{LONG.strip()}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<div class="sidebar"><p>A note on hooks.</p></div>',
+        '<section id="search"><h2>Search</h2><p>How to search.</p></section>',
+        '<div class="section" id="footer"><h2>Footer</h2><p>What a footer is.</p></div>',
+        '<p>See the <a href="n.html">next</a> chapter.</p>',
+        '<p>Go <a href="u.html">up</a> or <a href="n.html">next</a>? '
+        + "It depends on many things. " * 12
+        + "</p>",
+    ],
+)
+def test_what_an_article_says_stays(load, content: str) -> None:
+    text = text_of(load, f"<h1>Hooks</h1><p>{LONG}</p>{content}")
+    assert text.split("\n\n")[2:] != []
+
+
+def test_a_permalink_is_no_part_of_a_heading_and_a_site_none_of_a_title(load) -> None:
+    body = f'<h1>Hooks<a class="x" href="#hooks">¶</a></h1><h2>Use<a href="#u">#</a></h2><p>{LONG}</p>'
+    draft = load("p.html", f"<title>Hooks &#8212; Git 2.39 documentation</title>{body}")
+    assert draft.title == "Hooks"
+    assert draft.text.startswith("Hooks\n\nUse\n\nHooks are")
+    assert load("q.html", f"<title>abc | Sphinx documentation</title><p>{LONG}</p>").title == "abc"
+
+
+def test_a_first_page_with_little_but_contents_keeps_them(load) -> None:
+    contents = '<div class="toc"><p>1. Install</p><p>2. Use</p></div>'
+    assert "2. Use" in text_of(load, f"<h1>Manual</h1>{contents}")
+    assert "2. Use" not in text_of(load, f"<h1>Manual</h1>{contents}<p>{LONG}</p>")
