@@ -72,8 +72,9 @@ def test_names_and_terms_are_mentions_with_their_types():
     }
 
 
-def test_months_and_words_like_figure_are_no_names():
-    assert mentioned("See the Figure and the Table. Yes.") == {}
+def test_words_like_figure_are_no_names():
+    assert mentioned("See Figure 3 and Table 2. Yes.") == {}
+    assert mentioned("The Results are in Table 2 and in the Appendix. Note that they differ.") == {}
 
 
 def test_title_and_headings_help_to_find_names():
