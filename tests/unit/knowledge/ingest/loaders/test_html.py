@@ -129,7 +129,7 @@ LONG = "Hooks are programs that run before a commit is made. " * 8
         '<div class="related" role="x"><ul><li><a href="g.html">modules</a> |</li></ul></div>',
         '<div class="breadcrumbs">Docs › Git › Hooks</div>',
         '<div class="cookie-consent">We value your privacy</div>',
-        '<p class="copyright">Copyright 2026 Somebody</p>',
+        '<p class="copyright">Copyright 2026 The Authors</p>',
         '<a class="edit-this-page" href="/edit">Edit this page</a>',
         '<div class="toc"><ul><li><a href="#a">One</a></li><li><a href="#b">Two</a></li></ul></div>',
     ],
