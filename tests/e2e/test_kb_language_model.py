@@ -44,6 +44,8 @@ SAID = {
 def read(request: Recorded) -> Turn:
     """Return a model's extraction of the passage in a request, each request being about one."""
     shown = request.body["messages"][-1]["content"]
+    if "<question>" in shown:
+        return Turn(text="The lake never freezes over [1].")
     if DEAR in shown:
         return Turn(status=402)
     said = [found for name, found in SAID.items() if name in shown]
@@ -266,3 +268,24 @@ def test_a_wrong_model_is_one_line_of_cause_and_one_of_remedy(loom_kb: Callable[
     assert broken.returncode == 1
     assert b"LOOM_KB_LLM" in broken.stderr
     assert b"sk-secret" not in broken.stderr
+
+
+def test_a_question_about_all_documents_is_answered_topic_by_topic_after_an_estimate(
+    loom_kb: Callable[..., Any], vendor: Vendor, tmp_path: Path
+):
+    (tmp_path / "town.md").write_text(TOWN, encoding="utf-8")
+    loom_kb("add", tmp_path / "town.md")
+    question = ("overview", "--question", "What are these documents about?")
+    refused = loom_kb(*question)
+    assert refused.returncode == 1
+    assert "There is no language model to answer with." in refused.stderr.decode()
+    refused = loom_kb(*question, "--llm", vendor.config())
+    assert refused.returncode == 1
+    assert "1 passages of 1 documents in 2 requests" in refused.stderr.decode()
+    assert vendor.fake.requests == []
+    answered = loom_kb(*question, "--llm", vendor.config(), "--yes")
+    assert answered.returncode == 0, answered.stderr.decode()
+    first, _, cited = answered.stdout.decode().splitlines()
+    assert first == "The lake never freezes over [1]."
+    assert cited.startswith("[1] town")
+    assert len(vendor.fake.requests) == 2

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
     from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.rag.map_reduce import MapReduceRAG
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchOptions, Strategy
     from loom_core.knowledge.retrieval.patterns import (
         HierarchicalRAG,
@@ -26,6 +27,7 @@ __all__ = [
     "GraphRAGKnowledgeBase",
     "HierarchicalRAG",
     "LLMEntityExtractor",
+    "MapReduceRAG",
     "MultiQueryRAG",
     "RAGAnswer",
     "RAGConfig",

@@ -39,6 +39,7 @@ __all__ = [
     "RAGAnswer",
     "RAGOptions",
     "RAGPattern",
+    "ask_with_citations",
     "attribute_sentences",
     "citation_numbers",
     "generate_answer",
@@ -398,6 +399,34 @@ async def generate_answer(
         {"role": "system", "content": _INSTRUCTION_ZH if chinese else _INSTRUCTION_EN},
         {"role": "user", "content": "\n\n".join([*shown, as_data("question", query[:_MAX_QUESTION])])},
     ]
+    read = list(passages[: len(shown)])
+    answer = await ask_with_citations(llm, messages, read, max_tokens=max_tokens, timeout=timeout)
+    if len(read) < len(passages):
+        note = f"{len(passages) - len(read)} of {len(passages)} passages did not fit."
+        answer = replace(answer, notes=(note, *answer.notes))
+    return answer
+
+
+async def ask_with_citations(
+    llm: LLMProvider,
+    messages: Sequence[dict[str, str]],
+    passages: list[RetrievedPassage],
+    *,
+    max_tokens: int,
+    timeout: float,  # noqa: ASYNC109 - its end is an LLMError with advice
+) -> RAGAnswer:
+    """Ask a model for a text that cites passages by their numbers.
+
+    Args:
+        llm: the model.
+        messages: the request.
+        passages: what the numbers in it mean, from 1.
+        max_tokens: limit of the text.
+        timeout: seconds for the model.
+
+    Raises:
+        LLMError: as `generate_answer`.
+    """
     try:
         with anyio.fail_after(timeout):
             response = await llm.chat(messages, max_tokens=max_tokens, temperature=0.0)
@@ -412,11 +441,8 @@ async def generate_answer(
             "The language model's answer is empty.",
             advice=f"Try again, or allow it more than {max_tokens} tokens: some models think first.",
         )
-    notes = [*_notes_on_citations(answer, len(shown))]
-    if len(shown) < len(passages):
-        notes.insert(0, f"{len(passages) - len(shown)} of {len(passages)} passages did not fit.")
-    read = list(passages[: len(shown)])
-    return RAGAnswer(answer, read, tuple(notes), tuple(attribute_sentences(answer, read)))
+    notes = _notes_on_citations(answer, len(passages))
+    return RAGAnswer(answer, passages, tuple(notes), tuple(attribute_sentences(answer, passages)))
 
 
 def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:

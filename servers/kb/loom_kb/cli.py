@@ -296,6 +296,13 @@ def _keeping_in_step(commands: ServerCommands) -> None:
         "--sentences", type=int, default=2, metavar="N", help="how many sentences for each (default 2)"
     )
     _filtering(overview)
+    overview.add_argument(
+        "--question",
+        metavar="TEXT",
+        help="answer a question about all documents by the language model of --llm, topic by topic; "
+        "says what it costs first",
+    )
+    _agreeing(overview)
 
     duplicates = commands.add("duplicates", "list duplicate and near-duplicate documents")
     _one_kb(duplicates)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.retrieval.config import SearchOptions
+    from loom_core.knowledge.retrieval.patterns import RAGAnswer
     from loom_kb.settings import Settings
 
 __all__ = ["run_command"]
@@ -292,6 +293,8 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
 
 async def _overview(service: KnowledgeService, args: argparse.Namespace) -> int:
     knowledge_base = await service.library.get(args.kb)
+    if args.question:
+        return await _answer_by_topics(knowledge_base, args)
     overview = await knowledge_base.overview(
         limit=args.topics, sentences=args.sentences, filters=parse_filters(args.filter)
     )
@@ -299,6 +302,39 @@ async def _overview(service: KnowledgeService, args: argparse.Namespace) -> int:
         out_json(OverviewInfo.of(args.kb, overview))
     else:
         out(overview_text(args.kb, overview))
+    return 0
+
+
+async def _answer_by_topics(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
+    from loom_core.knowledge.rag.map_reduce import MapReduceRAG
+    from loom_core.knowledge.retrieval.patterns import citation_numbers
+
+    model = knowledge_base.language_model
+    if model is None:
+        raise InvalidInputError(
+            "There is no language model to answer with.",
+            advice="Name one, such as --llm deepseek, or leave --question out: an overview needs none.",
+        )
+    rag = MapReduceRAG(model, knowledge_base, topics=args.topics)
+
+    async def answer(confirm: bool) -> RAGAnswer:
+        return await rag.run(args.question, confirm=confirm)
+
+    found = await run_with_confirmation(answer, yes=args.yes)
+    cited = citation_numbers(found.answer)
+    if args.json:
+        out_json({"answer": found.answer, "passages": found.passages, "notes": found.notes})
+        return 0
+    out(found.answer)
+    out()
+    for number in cited:
+        if 1 <= number <= len(found.passages):
+            passage = found.passages[number - 1]
+            metadata = passage["metadata"]
+            place = metadata.get("title") or display_uri(metadata["uri"])
+            out(f"[{number}] {place} [{passage['chunk_id']}]")
+    for note in found.notes:
+        say(note)
     return 0
 
 
