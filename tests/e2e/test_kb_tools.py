@@ -383,9 +383,15 @@ def test_a_chinese_entity_is_shown_with_its_relations(server):
 
 
 def test_a_path_between_two_entities_is_told_with_its_relations(server):
-    shown = server.call("graph", entity="University of Waterloo", to="graph engine", source="notes")
-    assert shown["structuredContent"]["path"] == ["University of Waterloo", "Kùzu", "graph engine"]
-    assert text_of(shown).startswith("Path: University of Waterloo → Kùzu → graph engine\n- ")
+    add(
+        server,
+        "engines",
+        "Ada Lovelace met Charles Babbage.",
+        "Charles Babbage designed the Analytical Engine.",
+    )
+    shown = server.call("graph", entity="Ada Lovelace", to="Analytical Engine", source="engines")
+    assert shown["structuredContent"]["path"] == ["Ada Lovelace", "Charles Babbage", "Analytical Engine"]
+    assert text_of(shown).startswith("Path: Ada Lovelace → Charles Babbage → Analytical Engine\n- ")
     assert len(shown["structuredContent"]["relations"]) == 2
 
 

@@ -38,7 +38,7 @@ TOKENS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "kb": {
         "query": (378, 484),
         "fetch": (138, 241),
-        "sources": (109, 204),
+        "sources": (145, 291),
         "add": (258, 384),
         "remove": (150, 237),
         "job": (128, 164),

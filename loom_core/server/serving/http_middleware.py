@@ -50,6 +50,8 @@ _RECHECK = 3.0  # seconds between two checks of a token's validity while a reque
 _SESSION_RETRY = 60
 _END_RETRY = 5  # seconds in which another process may have replaced this one
 _SHOWN = 80  # characters of a path in the log
+_DISCARDED = 256 * 1024  # bytes of a refused request's body that are read
+_DISCARD_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -133,6 +135,7 @@ class HttpMiddleware:
         try:
             await self._admit(request, answer)
         except RefusedError as error:
+            await _discard_body(receive)
             await self._refuse(error.refusal, request, answer)
         except anyio.get_cancelled_exc_class():
             # uvicorn cancels requests that still run after its grace period, and no outer handler needs the
@@ -310,6 +313,20 @@ class HttpMiddleware:
         await answer.send(start)
         await answer.send({"type": "http.response.body", "body": refusal.body()})
         await self._refusals.note(refusal, source=place, request=f"{request.method} {path}")
+
+
+async def _discard_body(receive: Receive) -> None:
+    """Read the body of a refused request, within limits.
+
+    A proxy may still be sending it; if the connection closes meanwhile, some of them (Caddy) drop the answer.
+    """
+    left = _DISCARDED
+    with anyio.move_on_after(_DISCARD_SECONDS):
+        while left > 0:
+            message = await receive()
+            if message["type"] != "http.request" or not message.get("more_body"):
+                return
+            left -= len(message.get("body", b""))
 
 
 class _Answer:
