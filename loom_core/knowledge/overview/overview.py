@@ -49,7 +49,7 @@ class TopicOverview:
     """A topic as a reader sees it.
 
     Attributes:
-        name: its best terms.
+        name: its best terms, or the documents if there are none.
         terms: up to ten terms, the best first.
         passages: how many there are.
         documents: how many documents they are from.
@@ -114,6 +114,9 @@ def summarise(
     sampled = [[rows[key] for key in keys[:_READ] if key in rows] for _, keys in shown]
     counts = store.documents.document_counts([keys for _, keys in shown])
     documents = store.documents.by_key(sorted({key for each in counts for key, _ in each[:_LOOKED_AT]}))
+    titles = [
+        _titles([documents[key] for key, _ in each[:_LOOKED_AT] if key in documents]) for each in counts
+    ]
     extract = _Extract(sampled, [topic.terms for topic, _ in shown])
     return KnowledgeOverview(
         passages=topics.chunks if among is None else len(among),
@@ -122,11 +125,11 @@ def summarise(
         else sum(map(len, store.documents.document_counts([tuple(among)]))),
         topics=tuple(
             TopicOverview(
-                name=topic.name,
+                name=topic.name or "; ".join(titles[place]),
                 terms=topic.terms,
                 passages=len(keys),
                 documents=len(each),
-                titles=_titles([documents[key] for key, _ in each[:_LOOKED_AT] if key in documents]),
+                titles=titles[place],
                 excerpts=tuple(extract.sentences(place, sentences)),
                 passage_ids=tuple(row.id for row in sampled[place][:_BEST]),
                 parts=tuple(part.name for part, _ in _allowed(topic.parts, among)[:parts]),

@@ -160,3 +160,11 @@ def test_a_hidden_entity_names_no_topic(knowledge_base):
     assert "North Sea" in str(knowledge_base.overview_sync().topics)
     knowledge_base.aliases.hide("North Sea")
     assert all("North Sea" not in topic.terms for topic in knowledge_base.overview_sync().topics)
+
+
+def test_a_topic_without_terms_is_called_by_its_documents():
+    with GraphRAGKnowledgeBase("numbers", memory=True, embedder=None) as knowledge_base:
+        knowledge_base.add_texts_sync(["12 34 56 78 90."], titles=["Readings"])
+        (topic,) = knowledge_base.overview_sync().topics
+        assert (topic.terms, topic.name) in {((), "Readings"), (("Readings",), "Readings")}
+        assert topic_lines(knowledge_base.overview_sync()) == ["- Readings (1 passages)"]
