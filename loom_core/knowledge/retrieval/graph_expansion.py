@@ -152,8 +152,13 @@ def _forward(
 
 
 def _weigh(edges: Edges, document: dict[int, int], settings: LinkSettings) -> Edges:
-    """Return passages about an entity with the weight of a link to them."""
-    share = len({document.get(chunk) for chunk, _ in edges}) ** 0.5
+    """Return passages about an entity with the weight of a link to them.
+
+    The more documents are about it, the less is any of them what a mention means; and of a long page about
+    it, no passage is.
+    """
+    documents = len({document.get(chunk) for chunk, _ in edges})
+    share = documents**0.5 * max(1.0, len(edges) / documents - 1) ** 2
     return [(chunk, confidence**settings.certainty / share) for chunk, confidence in edges]
 
 

@@ -73,6 +73,19 @@ def test_only_an_unsure_mention_makes_a_forward_link_weigh_less(web, confidence,
     assert [link.weight for link in found if link.kind == "forward"] == [pytest.approx(share)]
 
 
+@pytest.mark.parametrize(("is_one_page", "weight"), [(True, 1 / 4), (False, 3**-0.5)])
+def test_no_passage_of_a_long_page_is_what_a_name_means(web, is_one_page, weight):
+    store, keys = web({"Seed": ["Frank Wright"], "Frank Wright": [], "a": [], "b": []})
+    (about,) = store.graph.abouts_in([keys["Frank Wright"]])
+    with store.database.write() as db:
+        for name in ("a", "b"):
+            db.execute("INSERT INTO abouts VALUES (?, ?, 'title', ?, 1.0)", (keys[name], about.entity, name))
+            if is_one_page:
+                db.execute("UPDATE chunks SET document = ? WHERE key = ?", (about.document, keys[name]))
+    found, _ = links_from(Neighbourhood(store.graph), [keys["Seed"]], SETTINGS)
+    assert [link.weight for link in found if link.kind == "forward"] == [pytest.approx(weight)] * 3
+
+
 def test_of_very_many_links_those_are_followed_that_may_give_most(web):
     mentioned = [f"Place{n}" for n in range(20)]
     store, keys = web({"Seed": mentioned, **dict.fromkeys(mentioned, ())})
