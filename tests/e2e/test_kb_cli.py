@@ -88,6 +88,7 @@ def test_an_overview_shows_topics_with_documents_and_sentences(loom_kb, folder):
     assert any(line.startswith("- ") and "passages" in line for line in rest)
     assert any(line.startswith("    documents: ") for line in rest)
     assert any(line.startswith("    “") and line.endswith("]") for line in rest)
+    assert "not from 1 to 100" in loom_kb("overview", "--topics", "0").stderr.decode()
     told = answer(loom_kb("overview", "--json", "--filter", "language=zh"))
     assert (told["documents"], [topic["titles"] for topic in told["topics"]]) == (1, [["港口手册"]])
 

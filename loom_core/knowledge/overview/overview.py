@@ -31,7 +31,7 @@ _NO_PROSE = {"code", "table", "row"}  # kinds of passages
 _TERM = 1.5  # factor of the words of a topic's terms
 _LETTERS = re.compile(r"[^\W\d_]")
 _ALSO = 6  # terms of a topic in its line
-_WHOLE = re.compile(r"[^-*•|>;；,，、)）:：\s].*[.!?。！？][\"'”’）)」』]*", re.DOTALL)
+_WHOLE = re.compile(r"(?!```)[^-*•|>;；,，、)）:：\s].*[.!?。！？][\"'”’）)」』]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVER", "run"]
 
 _MOST_ENTITIES = 20_000  # a browser can still draw them
+_MOST_TOPICS = 100  # and sentences of each
 
 
 class KnowledgeBaseServer(ServerProgram[Settings]):
@@ -132,6 +133,13 @@ def _some(text: str) -> int:
     number = int(text)
     if not 1 <= number <= _MOST_ENTITIES:
         raise argparse.ArgumentTypeError(f"not from 1 to {_MOST_ENTITIES}")
+    return number
+
+
+def _few(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= _MOST_TOPICS:
+        raise argparse.ArgumentTypeError(f"not from 1 to {_MOST_TOPICS}")
     return number
 
 
@@ -291,9 +299,9 @@ def _keeping_in_step(commands: ServerCommands) -> None:
 
     overview = commands.add("overview", "summarise a knowledge base: its topics, terms and main sentences")
     _one_kb(overview)
-    overview.add_argument("--topics", type=int, default=12, metavar="N", help="how many topics (default 12)")
+    overview.add_argument("--topics", type=_few, default=12, metavar="N", help="how many topics (default 12)")
     overview.add_argument(
-        "--sentences", type=int, default=2, metavar="N", help="how many sentences for each (default 2)"
+        "--sentences", type=_few, default=2, metavar="N", help="how many sentences for each (default 2)"
     )
     _filtering(overview)
     overview.add_argument(

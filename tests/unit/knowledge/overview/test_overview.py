@@ -168,3 +168,11 @@ def test_a_topic_without_terms_is_called_by_its_documents():
         (topic,) = knowledge_base.overview_sync().topics
         assert (topic.terms, topic.name) in {((), "Readings"), (("Readings",), "Readings")}
         assert topic_lines(knowledge_base.overview_sync()) == ["- Readings (1 passages)"]
+
+
+def test_code_in_a_passage_is_no_sentence():
+    text = "# Use\n\nRun the program twice a day.\n\n```sh\nmake all. make install.\n```\n"
+    with GraphRAGKnowledgeBase("code", memory=True, embedder=None) as knowledge_base:
+        knowledge_base.add_texts_sync([text])
+        (topic,) = knowledge_base.overview_sync(sentences=5).topics
+        assert [excerpt.text for excerpt in topic.excerpts] == ["Run the program twice a day."]
