@@ -8,7 +8,7 @@ from loom_core.knowledge.overview.overview import summarise, topic_lines
 from loom_core.knowledge.retrieval.strategies import ChunkHit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from loom_core.knowledge.model import KnowledgeItem
@@ -64,7 +64,9 @@ def overview_note(overview: KnowledgeOverview) -> str:
 def spread_by_topic(
     found: Mapping[int, KnowledgeItem], topics: TopicMap, *, limit: int
 ) -> dict[int, KnowledgeItem]:
-    """Return the best passages of as many topics and documents as possible, best first.
+    """Return the best passages of as many topics and documents as possible.
+
+    Each is the best of those that are new in topic and document, or in one of them.
 
     Args:
         found: passages by key, best first.
@@ -76,7 +78,6 @@ def spread_by_topic(
     chosen: dict[int, KnowledgeItem] = {}
     left = dict(found)
     while left and len(chosen) < limit:
-        # The best passage that is new in both ways, else in one, else the best.
         key = min(
             left,
             key=lambda each: (
@@ -86,14 +87,13 @@ def spread_by_topic(
         chosen[key] = left.pop(key)
         seen_topics.add(topics.topic_of.get(key))
         seen_documents.add(chosen[key].source)
-    return {key: item for key, item in found.items() if key in chosen}
+    return chosen
 
 
-def spread_note(chosen: Mapping[int, KnowledgeItem], topics: TopicMap) -> str:
+def spread_note(passages: Sequence[KnowledgeItem]) -> str:
     """Tell the reader how passages were chosen for a global question with a focus."""
-    documents = len({item.source for item in chosen.values()})
-    covered = len({topics.topic_of.get(key) for key in chosen})
+    documents = len({item.source for item in passages})
     return (
-        f"This question is about the documents as a whole: the passages are from {documents} documents "
-        f"and {covered} topics. Ask for more passages (`limit`) to see more of them."
+        f"This question is about the documents as a whole: {len(passages)} passages from {documents} "
+        "documents, of different topics where possible. Ask for more passages (`limit`) to see more of them."
     )

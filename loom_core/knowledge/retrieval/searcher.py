@@ -243,9 +243,10 @@ class Searcher:
         )
         if topics is not None and found:
             found = spread_by_topic(found, topics, limit=wanted.candidates(limit))
-            found_notes = [*found_notes, spread_note(found, topics)]
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
         notes = [*asked.notes, *found_notes, *refining_notes]
+        if topics is not None and passages:
+            notes.append(spread_note(passages))
         if self._context.worker.problem:
             notes.append(self._context.worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
