@@ -36,8 +36,6 @@ _ENTITIES = 2  # of a passage that tell topics apart; one with fewer is poor
 _POOR = 0.3  # share of the passages; if more than that are poor, their content words count, too
 _MOST_READ = 5000  # passages, at most, whose words are read
 _TERMS = 10
-_CHANGED = 0.05  # share of the passages; after more changes than that the topics are found again
-_SHORT = 0.5  # seconds; topics that are found in less are always up to date
 _LOOKED_AT = 40  # entities of a topic, the best first, that its terms are chosen from
 
 
@@ -112,10 +110,14 @@ class TopicIndex:
 
     Args:
         store: the store.
+        changed: share of the passages; after more changes than that the topics are found again.
+        short: seconds; topics that are found in less are always up to date.
     """
 
-    def __init__(self, store: KnowledgeStore) -> None:
+    def __init__(self, store: KnowledgeStore, *, changed: float = 0.05, short: float = 0.5) -> None:
         self._store = store
+        self._changed = changed
+        self._short = short
         self._lock = threading.Lock()
         self._found: TopicMap | None = None
         self._extended: TopicMap | None = None
@@ -128,7 +130,9 @@ class TopicIndex:
             head = self._store.changes.head()
             moved = head - self._found_at
             found = self._found
-            if found is None or (moved and (self._seconds < _SHORT or moved > _CHANGED * found.chunks)):
+            if found is None or (
+                moved and (self._seconds < self._short or moved > self._changed * found.chunks)
+            ):
                 began = time.perf_counter()
                 found = self._extended = self._found = map_topics(self._store)
                 self._seconds = time.perf_counter() - began

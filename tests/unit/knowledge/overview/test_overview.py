@@ -135,11 +135,9 @@ def test_topics_follow_the_documents(knowledge_base):
     assert "青岛港" in str(overview)
 
 
-def test_a_few_new_passages_join_the_topic_of_their_entities(knowledge_base, monkeypatch):
-    index = TopicIndex(knowledge_base.store)
+def test_a_few_new_passages_join_the_topic_of_their_entities(knowledge_base):
+    index = TopicIndex(knowledge_base.store, changed=100, short=0)  # as if topics took long to find
     before = index.current()
-    monkeypatch.setattr("loom_core.knowledge.overview.topics._SHORT", 0)  # topics that take long to find
-    monkeypatch.setattr("loom_core.knowledge.overview.topics._CHANGED", 100)
     late = "A container ship from Rotterdam sank in the North Sea."
     knowledge_base.add_texts_sync([late], uris=["text:late"])
     after = index.current()
