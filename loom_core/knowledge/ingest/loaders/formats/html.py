@@ -35,7 +35,7 @@ _AROUND = frozenset(
     mw-navigation catlinks printfooter navbox noprint edit-link edit-page edit-this-page
     theme-edit-this-page md-content__button md-source-file skip-link skip-nav sr-only screen-reader-text
     visually-hidden footer page-footer site-footer site-header copyright searchbox search-form share-buttons
-    social-share
+    social-share linenos lineno
     """.split()
 )
 _CONTENTS = ".toc, .table-of-contents, .toctree-wrapper, .theme-doc-toc-mobile, #toc"
@@ -229,7 +229,7 @@ class _Reader:
             self._writer.heading(self._line(node), level=_HEADINGS[tag])
         elif tag == "pre":
             self._flush()
-            self._writer.write("code", node.text())
+            self._writer.write("code", self._verbatim(node))
         elif node.mem_id in self._tables:
             self._flush()
             self._table(node)
@@ -297,6 +297,22 @@ class _Reader:
             row.append(self._line(cell))
             row.extend([""] * (int(span[0]) - 1 if span else 0))
         return row
+
+    def _verbatim(self, node: LexborNode) -> str:
+        """Return preformatted text: each line of the source, `br` or block on its own line."""
+        pieces: list[str] = []
+        stack = [node]
+        while stack:
+            inner = stack.pop()
+            if inner.tag == "-text":
+                pieces.append(inner.text())
+            elif inner.tag == "br":
+                pieces.append("\n")
+            elif inner.mem_id not in self._skipped:
+                if inner.tag in BLOCKS and pieces and not pieces[-1].endswith("\n"):
+                    pieces.append("\n")
+                stack.extend(reversed(list(inner.iter(include_text=True))))
+        return "".join(pieces)
 
     def _line(self, node: LexborNode) -> str:
         """Return all text below a node on one line; blocks in it are separated by spaces."""

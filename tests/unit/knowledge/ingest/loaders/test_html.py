@@ -86,6 +86,12 @@ def test_preformatted_text_inside_a_list_is_code(load, outline) -> None:
     ]
 
 
+def test_lines_of_code_end_at_breaks_and_have_no_numbers(load, outline) -> None:
+    lines = '<span class="linenos">1</span>def run():<br>  <b>return</b> 1'
+    html = f"<pre>{lines}<div>run()</div><div>run()</div></pre>"
+    assert outline(load("a.html", html)) == [("code", "def run():\n  return 1\nrun()\nrun()")]
+
+
 @pytest.mark.parametrize("encoding", ["gb18030", "big5"])
 def test_a_declared_chinese_encoding_is_honoured(load, encoding: str) -> None:
     html = f'<meta charset="{encoding}"><h1>港口</h1><p>城市</p>'
