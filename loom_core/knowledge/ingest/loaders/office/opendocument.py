@@ -136,7 +136,7 @@ class _Reader:
             if name in {"h", "p"}:
                 self._paragraph(element, name, mark)
                 stack.extend((box, "") for box in reversed(list(_find_anchors(element))))
-            elif name == "table":
+            elif name == "table" and not _is_layout(element):
                 self._table(element)
             elif name == "object":
                 self._object(element)
@@ -242,6 +242,11 @@ def _paragraphs(element: Element, *, also: Iterable[str] = ()) -> Iterator[Eleme
             yield inner
         elif local_name(inner) not in _LEFT_OUT or inner is element:
             stack.extend(reversed(inner))
+
+
+def _is_layout(table: Element) -> bool:
+    """Whether a table holds tables: what is in its cells is read block by block."""
+    return any(local_name(inner) == "table" for inner in table.iter() if inner is not table)
 
 
 def _cells(row: Element) -> list[str]:

@@ -162,7 +162,11 @@ def _blocks(body: Element) -> Iterator[Element]:
     stack = list(reversed(body))
     while stack:
         element = stack.pop()
-        if element.tag in {f"{_W}p", f"{_W}tbl"}:
+        if element.tag == f"{_W}tbl" and element.find(f".//{_W}tbl") is not None:
+            # A table around tables is layout: what its cells hold is read block by block.
+            cells = (cell for row in _children(element, "tr") for cell in _children(row, "tc"))
+            stack.extend(reversed([block for cell in cells for block in cell]))
+        elif element.tag in {f"{_W}p", f"{_W}tbl"}:
             yield element
         elif element.tag == f"{_W}sdt":
             gallery = next(element.iter(f"{_W}docPartGallery"), None)
@@ -195,7 +199,7 @@ def _drawings(paragraph: Element) -> Iterator[str]:
 
 def _text_boxes(paragraph: Element) -> Iterator[Element]:
     for box in paragraph.iter(f"{_W}txbxContent"):
-        if not any(above.tag == _FALLBACK for above in box.iterancestors()):
+        if next(box.iterancestors(_FALLBACK), None) is None:
             yield from box.iterfind(f"{_W}p")
 
 
@@ -215,10 +219,10 @@ def _rows(table: Element, *, every: bool = False) -> Iterator[list[str]]:
         every: also a first row that is marked as the header.
     """
     above: list[str] = []
-    rows = list(table.iter(f"{_W}tr"))
+    rows = list(_children(table, "tr"))
     for index, row in enumerate(rows):
         cells: list[str] = []
-        for cell in row.iterfind(f"{_W}tc"):
+        for cell in _children(row, "tc"):
             properties = cell.find(f"{_W}tcPr")
             merge = properties.find(f"{_W}vMerge") if properties is not None else None
             continued = merge is not None and merge.get(f"{_W}val", "continue") == "continue"
@@ -231,5 +235,21 @@ def _rows(table: Element, *, every: bool = False) -> Iterator[list[str]]:
             yield cells
 
 
+def _children(parent: Element, name: str) -> Iterator[Element]:
+    """Yield the rows of a table, or the cells of a row, those inside content controls too."""
+    stack = list(reversed(parent))
+    while stack:
+        element = stack.pop()
+        if element.tag == f"{_W}{name}":
+            yield element
+        elif element.tag in {f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml"}:
+            stack.extend(reversed(element))
+
+
 def _cell_text(cell: Element) -> str:
-    return " ".join(text for paragraph in cell.iter(f"{_W}p") if (text := _text(paragraph).strip()))
+    paragraphs = (
+        paragraph
+        for paragraph in cell.iter(f"{_W}p")
+        if next(paragraph.iterancestors(_FALLBACK), None) is None
+    )
+    return " ".join(text for paragraph in paragraphs if (text := _text(paragraph).strip()))

@@ -66,6 +66,18 @@ def test_a_table_reads_as_rows_with_its_marked_header(load, outline) -> None:
     assert outline(draft) == [("row", "年: 1700; Ships: 412"), ("row", "年: 1701; Ships: 420")]
 
 
+def test_a_table_around_tables_is_layout_and_read_once(load, outline) -> None:
+    def table(*cells: str) -> str:
+        inside = "".join(f"<table:table-cell>{cell}</table:table-cell>" for cell in cells)
+        return f"<table:table><table:table-row>{inside}</table:table-row></table:table>"
+
+    inner = table("<text:p>length</text:p>", "<text:p>40</text:p>")
+    assert outline(load("a.odt", text(table("<text:p>Ships</text:p>", inner)))) == [
+        ("paragraph", "Ships"),
+        ("row", "length | 40"),
+    ]
+
+
 def test_the_title_style_and_the_properties_give_the_title(load) -> None:
     style = '<style:style style:name="P1" style:parent-style-name="Title"/>'
     body = '<text:p text:style-name="P1">Harbour rules</text:p><text:p>Text.</text:p>'

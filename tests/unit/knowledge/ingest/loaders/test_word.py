@@ -102,6 +102,32 @@ def test_controls_insertions_links_and_text_boxes_are_read_and_deletions_not(
     assert draft.blocks[4].level == 3
 
 
+def test_a_table_around_tables_is_layout_and_read_once(documents: Path, load, outline) -> None:
+    def row(*cells: str) -> str:
+        return f"<w:tr>{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr>"
+
+    text = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>".format
+    control = f"<w:sdt><w:sdtContent><w:tc>{text('40')}</w:tc></w:sdtContent></w:sdt>"
+    inner = (
+        f"<w:tbl><w:tr><w:tc>{text('length')}</w:tc>{control}</w:tr>{row(text('fee'), text('75'))}</w:tbl>"
+    )
+    outer = f"<w:tbl>{row(text('Ships'), inner)}{row(text('Boats'))}</w:tbl>"
+    assert outline(load("a.docx", with_body(documents / "handbook.docx", outer))) == [
+        ("paragraph", "Ships"),
+        ("row", "length | 40"),
+        ("row", "fee | 75"),
+        ("paragraph", "Boats"),
+    ]
+
+
+def test_a_text_box_in_a_cell_is_read_once(documents: Path, load) -> None:
+    box = "<w:txbxContent><w:p><w:r><w:t>box</w:t></w:r></w:p></w:txbxContent>"
+    both = f"<mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback>"
+    cell = f"<w:p><w:r><mc:AlternateContent>{both}</mc:AlternateContent></w:r></w:p>"
+    body = f"<w:tbl><w:tr><w:tc>{cell}</w:tc></w:tr></w:tbl>"
+    assert load("a.docx", with_body(documents / "handbook.docx", body)).text == "box"
+
+
 def test_a_header_row_marked_in_word_names_the_columns(documents: Path, load, outline) -> None:
     cell = "<w:tc><w:tcPr>{}</w:tcPr><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>".format
     wide = '<w:gridSpan w:val="2"/>'
