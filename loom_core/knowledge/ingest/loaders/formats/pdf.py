@@ -39,6 +39,7 @@ _HYPHEN = "\ufffe"
 _ANGLES = 50
 """Number of characters of a page whose angle is sampled."""
 
+_MARK = re.compile(r"(\d{1,3}|[*†‡§])\s*(?=\S)")
 _MAX_BOOKMARKS = 10_000
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
 _PLACEHOLDERS = frozenset({"anonymous", "unknown", "unspecified", "user", "admin", "administrator"})
@@ -60,7 +61,7 @@ def load_pdf(source: Source) -> LoadedContent:
     paragraphs = find_paragraphs(pages, bookmarks)
     hyphens = Dehyphenator(paragraph.text for paragraph in paragraphs)
     for paragraph in paragraphs:
-        text = join_lines(hyphens.dehyphenate(paragraph.text))
+        text = _LEADERS.sub(" … ", join_lines(hyphens.dehyphenate(paragraph.text)))
         if paragraph.level:
             writer.heading(text, level=paragraph.level, page=paragraph.page)
         else:
@@ -121,6 +122,10 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
                 box = _rotate(_box(text_page, first, last), page.get_rotation(), width, height)
                 left, bottom, right, top = box
                 size = _type_size(text_page, first) or max(top - bottom, 0.1)
+                if mark := _MARK.match(text):
+                    after = _type_size(text_page, first + mark.end())
+                    if after > _LARGER * size:  # a raised number of a footnote
+                        text, size = f"{mark[1]} {text[mark.end() :]}", after
                 lines.append(PdfLine(text, number, left, bottom, right, size, page_height=height))
             position += units
     return lines
@@ -216,11 +221,15 @@ def _metadata(document: PdfDocument) -> dict[str, Any]:
 _SOFT_HYPHEN = "\u00ad"
 _EDGE = 0.12
 """Share of a page's height, at top and bottom, that may hold running heads and feet."""
+_WIDE_EDGE = 0.2
+"""The same for a line with the page's number above or below all others."""
 _EDGE_LINES = 3
 _LARGER = 1.15
 _MAX_HEADING = 150
 _LEVELS = 4
 _BULLET = re.compile(r"[•◦▪■●○‣∙·–—*-]\s+\S")
+_LEADERS = re.compile(r"\s*(?:(?:[.·] ){4,}[.·]?|[.·…]{8,})\s*(?=\w)")
+"""Dots between an entry of a table of contents and its page, or between a row of a table and its numbers."""
 _TERMINAL = re.compile(r"[.!?:。！？：…][\"'”’」』)）\]]*$")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
@@ -255,7 +264,7 @@ class PdfParagraph:
         page: page of the first one, from 1.
         size: height of its type in points.
         level: 1 to 6 for a heading, else 0.
-        is_item: whether it begins with a bullet.
+        is_item: whether it begins with a bullet, or is a line with leaders.
     """
 
     text: str
@@ -275,15 +284,35 @@ def find_paragraphs(
         bookmarks: outline entries: page and text to level. Where any is found in the text, the outline alone
             decides what is a heading; else the type size does.
     """
-    repeated = _find_running_heads(pages)
-    lines = [
-        line
-        for page in pages
-        for index, line in enumerate(page)
-        if not (_at_edge(page, index) and _shape(line) in repeated)
-    ]
-    paragraphs = _group(_merge_rows(lines))
+    paragraphs = _group([line for page in _drop_running_heads(pages) for line in page])
     return _by_outline(paragraphs, bookmarks) or _by_size(paragraphs)
+
+
+def _drop_running_heads(pages: Sequence[Sequence[PdfLine]]) -> list[list[PdfLine]]:
+    """Drop heads and feet: those of half of the pages, those with the page's number, those of chapters."""
+    repeated = _find_running_heads(pages)
+    merged = [
+        _merge_rows(
+            [
+                line
+                for index, line in enumerate(page)
+                if not (_at_edge(page, index) and _shape(line) in repeated)
+            ]
+        )
+        for page in pages
+    ]
+    places, shapes = _find_page_numbers(merged), _find_chapter_heads(merged)
+    return [
+        [
+            line
+            for index, line in enumerate(page)
+            if not (
+                (_is_outermost(page, index) and _places(line) & places)
+                or (index == 0 and _shape(line) in shapes and _stands_apart(page))
+            )
+        ]
+        for page in merged
+    ]
 
 
 def _shape(line: PdfLine) -> str:
@@ -306,6 +335,52 @@ def _find_running_heads(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
     )
     needed = max(2, (len(pages) + 1) // 2)
     return {shape for shape, count in counts.items() if count >= needed}
+
+
+def _is_outermost(page: Sequence[PdfLine], index: int) -> bool:
+    line = page[index]
+    return index in {0, len(page) - 1} and not _WIDE_EDGE < line.bottom / line.page_height < 1 - _WIDE_EDGE
+
+
+def _places(line: PdfLine) -> set[tuple[int, int]]:
+    """Return where a page's number would be: its distance to the page's index, and its height, about."""
+    words = line.text.split()
+    numbers = {int(word) for word in (words[0], words[-1]) if word.isdecimal() and len(word) < 5}
+    return {(number - line.page, round(line.bottom) + near) for number in numbers for near in (-1, 0, 1)}
+
+
+def _find_page_numbers(pages: Sequence[Sequence[PdfLine]]) -> set[tuple[int, int]]:
+    """Return the places of page numbers: where a third of the pages have theirs, whatever else is on the line."""
+    counts = Counter(
+        place
+        for page in pages
+        for place in {
+            place for index, line in enumerate(page) if _is_outermost(page, index) for place in _places(line)
+        }
+    )
+    needed = _third(pages)
+    return {place for place, count in counts.items() if count >= needed}
+
+
+def _stands_apart(page: Sequence[PdfLine]) -> bool:
+    """Whether the first line is at the edge, in no larger type than the next one, and far above it."""
+    if len(page) < 2 or not _at_edge(page, 0):
+        return False
+    first, second = page[0], page[1]
+    return first.bottom - second.bottom > 2 * first.size and first.size <= 1.1 * second.size
+
+
+def _find_chapter_heads(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
+    """Return the shapes of first lines that two pages share, where a third of the pages have such a line."""
+    firsts = [page[0] for page in pages if _stands_apart(page)]
+    heights = Counter(round(line.bottom) for line in firsts)
+    needed = _third(pages)
+    shapes = Counter(_shape(line) for line in firsts if heights[round(line.bottom)] >= needed)
+    return {shape for shape, count in shapes.items() if count > 1 and re.search(r"[^\W\d_]{2}", shape)}
+
+
+def _third(pages: Sequence[Sequence[PdfLine]]) -> int:
+    return max(3, (len(pages) + 2) // 3)
 
 
 def _merge_rows(lines: Sequence[PdfLine]) -> list[PdfLine]:
@@ -347,7 +422,7 @@ def _paragraph(group: Sequence[PdfLine]) -> PdfParagraph:
         text="\n".join(line.text for line in group),
         page=group[0].page,
         size=median(line.size for line in group),
-        is_item=_BULLET.match(group[0].text) is not None,
+        is_item=(_BULLET.match(group[0].text) or _LEADERS.search(group[-1].text)) is not None,
     )
 
 
@@ -365,6 +440,8 @@ def _begins_paragraph(group: Sequence[PdfLine], line: PdfLine, leading: float, e
     last = group[-1]
     if last.text.endswith(_SOFT_HYPHEN):
         return False
+    if _LEADERS.search(last.text) or (_LEADERS.search(line.text) and last.text[-1].isdigit()):
+        return True
     if not 0.92 < line.size / last.size < 1.08 or _BULLET.match(line.text):
         return True
     step = last.bottom - line.bottom

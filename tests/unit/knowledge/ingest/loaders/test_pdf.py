@@ -96,6 +96,16 @@ def test_words_that_stand_at_an_angle_read_in_their_order(load, a: int, b: int) 
     assert draft.text == "The harbour of Veld was founded in 1642."
 
 
+def test_a_raised_number_is_no_part_of_the_first_word_of_a_footnote(load, outline) -> None:
+    drawn = (
+        "/F 6 Tf 1 0 0 1 72 704 Tm (1) Tj /F 10 Tf 1 0 0 1 76 700 Tm (Ships that were) Tj "
+        "1 0 0 1 72 688 Tm (built in Veld.) Tj"
+    )
+    assert outline(load("a.pdf", pdf_of(f"BT {drawn} ET"))) == [
+        ("paragraph", "1 Ships that were built in Veld.")
+    ]
+
+
 def test_the_other_words_of_a_document_decide_about_hyphens(load) -> None:
     lines = ["The data-", "base holds a well-", "known fact. This", "well-known base of data."]
     shown = " ".join(f"1 0 0 1 72 {700 - 14 * row} Tm ({line}) Tj" for row, line in enumerate(lines))
@@ -198,6 +208,50 @@ def test_running_heads_are_dropped_only_at_the_edge() -> None:
         for page in (1, 2)
     ]
     assert [paragraph.text for paragraph in find_paragraphs(pages, {})] == ["Journal 7", "Journal 7"]
+
+
+def test_running_heads_that_change_with_the_chapter_are_dropped() -> None:
+    bodies = ["The harbour is old.", "Ships pay on arrival.", "Boats are free.", "Tolls are due in May."]
+    numbered = [
+        [line(f"{page} CHAPTER {body[:3]}", 730, page=page + 4), line(body, 700, page=page + 4)]
+        for page, body in enumerate(bodies, start=1)
+    ]
+    chapters = [
+        [line(head, 810, page=page), line(body, 700, page=page)]
+        for page, (head, body) in enumerate(
+            zip(("Trade", "Trade", "Tolls", "Tolls"), bodies, strict=True), start=1
+        )
+    ]
+    for pages in (numbered, chapters):
+        assert [paragraph.text for paragraph in find_paragraphs(pages, {})] == bodies
+
+
+def test_titles_of_slides_and_of_sections_are_no_running_heads() -> None:
+    titles = ["Results", "Results", "Plans", "Plans", "The end"]
+    slides = [
+        [line(title, 800, page=page, size=24), line(f"point {'abcde'[page - 1]}", 700, page=page)]
+        for page, title in enumerate(titles, start=1)
+    ]
+    pages = [[line(f"Text {'abcd'[page - 1]}.", 790, page=page)] for page in (1, 2, 4)]
+    section = [line("3 Results", 790, page=3), line("We found it.", 700, page=3)]
+    assert [paragraph.text for paragraph in find_paragraphs(slides, {})][::2] == titles
+    assert find_paragraphs([*pages[:2], section, *pages[2:]], {})[2].text == "3 Results"
+
+
+def test_each_line_of_a_table_of_contents_is_an_item_without_its_dots() -> None:
+    lines = [
+        line("A The harbour 5", 700),
+        line("1 Where is it? . . . . . . . . . . . . 5", 686),
+        line("2 Who pays? . . . . . . . . . . . . . . 6", 672),
+        line("B The town 7", 658),
+    ]
+    paragraphs = find_paragraphs([lines], {})
+    assert [(paragraph.text[0], paragraph.is_item) for paragraph in paragraphs] == [
+        ("A", False),
+        ("1", True),
+        ("2", True),
+        ("B", False),
+    ]
 
 
 def test_no_lines_make_no_paragraphs() -> None:
