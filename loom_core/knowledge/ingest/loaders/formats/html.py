@@ -51,6 +51,10 @@ _LINKS_AROUND = frozenset(
 )
 _LINK_MARKS = " \t\n\xa0<>«»‹›←→↑⇐⇒|:：[]()"
 _MOST_AROUND = 300  # characters of a row of such links
+_MENU_LINKS = 3
+_MENU_SHARE = 0.9
+"""Share of a list's letters that are in links from which it is a menu."""
+_NO_WORD = re.compile(r"\W+")
 _PERMALINK = re.compile(r"[¶#§🔗\s]{1,3}|")
 _SITE = re.compile(r"\s+[—–|-]\s+[^—–|]*\b(?:documentation|Documentation|docs|Docs|文档)$")
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -133,6 +137,7 @@ def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
         | _ids(header for header in headers if not (only and header.mem_id in titled))
         | _ids(node for node in tree.css("[class], [id]") if _is_around(node))
         | _rows_of_links(tree)
+        | _menus(tree)
     )
     more = around | _ids(tree.css(_CONTENTS))
     # The first page of a manual may be little but its contents.
@@ -191,6 +196,22 @@ def _row_around(link: LexborNode) -> LexborNode | None:
             break
         row, node = node, node.parent
     return row
+
+
+def _menus(tree: LexborHTMLParser) -> frozenset[int]:
+    """Return the lists of links above the first heading of a page, which older sites have for their menus."""
+    found: set[int] = set()
+    inner = _ids(tree.css("ul ul, ul ol, ol ul, ol ol"))
+    for node in tree.css("ul, ol, h1"):
+        if node.tag == "h1":
+            return frozenset(found)
+        if node.mem_id in inner:
+            continue  # each is read with the list around it, once
+        links = node.css("a[href]")
+        linked = sum(len(_NO_WORD.sub("", link.text())) for link in links)
+        if len(links) >= _MENU_LINKS and linked >= _MENU_SHARE * len(_NO_WORD.sub("", node.text())):
+            found.add(node.mem_id)
+    return frozenset()
 
 
 class _Reader:

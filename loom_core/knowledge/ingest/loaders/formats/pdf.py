@@ -350,7 +350,7 @@ def _places(line: PdfLine) -> set[tuple[int, int]]:
 
 
 def _find_page_numbers(pages: Sequence[Sequence[PdfLine]]) -> set[tuple[int, int]]:
-    """Return the places of page numbers: where a third of the pages have theirs, whatever else is on the line."""
+    """Return the places of page numbers: where a third of the pages have theirs, with any other words."""
     counts = Counter(
         place
         for page in pages

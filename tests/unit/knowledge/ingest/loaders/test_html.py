@@ -86,6 +86,23 @@ def test_preformatted_text_inside_a_list_is_code(load, outline) -> None:
     ]
 
 
+def test_a_menu_above_the_first_heading_is_left_out(load, outline) -> None:
+    def links(*names: str) -> str:
+        return f"<ul>{''.join(f'<li><a href={name}>{name}</a> | </li>' for name in names)}</ul>"
+
+    article = f"<h1>Harbour</h1><p>Text</p>{links('Salt', 'Grain', 'Tar')}"
+    page = f"<div>{links('Ships', 'Tolls', 'Town')}{links('Map')}</div>{article}"
+    assert [text for _, text in outline(load("a.html", page))] == [
+        "- Map |",
+        "Harbour",
+        "Text",
+        "- Salt |",
+        "- Grain |",
+        "- Tar |",
+    ]
+    assert "Ships" in load("a.html", links("Ships", "Tolls", "Town") + "<p>No heading</p>").text
+
+
 def test_lines_of_code_end_at_breaks_and_have_no_numbers(load, outline) -> None:
     lines = '<span class="linenos">1</span>def run():<br>  <b>return</b> 1'
     html = f"<pre>{lines}<div>run()</div><div>run()</div></pre>"
