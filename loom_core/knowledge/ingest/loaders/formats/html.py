@@ -60,6 +60,7 @@ _SITE = re.compile(r"\s+[—–|-]\s+[^—–|]*\b(?:documentation|Documentation
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _SPACES = re.compile(r"\s+")
 _SOURCE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
+_NUMBER = re.compile("[0-9]{1,6}")
 _SPAN = re.compile("[1-9][0-9]?")
 _META = {
     "author": "author",
@@ -74,7 +75,7 @@ _META = {
 
 
 def load_html(source: Source) -> LoadedContent:
-    """Read a web page: headings, paragraphs, list items, table rows and preformatted code.
+    """Read a web page: headings, paragraphs, list items with numbers, table rows and preformatted code.
 
     Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
     all that is not in it. A page that is only boilerplate is read whole.
@@ -223,6 +224,7 @@ class _Reader:
         self._tables = tables
         self._lines: list[tuple[str, list[str]]] = [("", [])]  # the prefix of a line, its pieces
         self._depth = 0  # list items that are open
+        self._numbers: dict[int, int] = {}  # of the last item of each numbered list
 
     def read(self, root: LexborNode) -> None:
         # An explicit stack: hostile pages nest deeper than Python's.
@@ -255,7 +257,7 @@ class _Reader:
             self._flush()
             self._table(node)
         elif tag == "li":
-            self._open_item()
+            self._open_item(node)
             return True
         elif tag[0] != "-":
             self._border(tag)
@@ -280,12 +282,24 @@ class _Reader:
             else:
                 self._flush()
 
-    def _open_item(self) -> None:
+    def _open_item(self, item: LexborNode) -> None:
         if self._depth == 0:
             self._flush()
         self._break()
-        self._lines[-1] = (f"{self._indent()}- ", [])
+        self._lines[-1] = (f"{self._indent()}{self._mark(item)} ", [])
         self._depth += 1
+
+    def _mark(self, item: LexborNode) -> str:
+        """Return the mark before an item: its number in a numbered list, which a text may refer to."""
+        above = item.parent
+        if above is None or above.tag != "ol":
+            return "-"
+        given = item.attributes.get("value") or ""
+        if not _NUMBER.fullmatch(given) and above.mem_id not in self._numbers:
+            given = above.attributes.get("start") or ""
+        number = int(given) if _NUMBER.fullmatch(given) else self._numbers.get(above.mem_id, 0) + 1
+        self._numbers[above.mem_id] = number
+        return f"{number}."
 
     def _indent(self) -> str:
         return "  " * self._depth

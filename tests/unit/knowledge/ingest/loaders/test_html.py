@@ -80,9 +80,19 @@ def test_scripts_in_cells_and_hidden_parts_stay_out(load, outline) -> None:
 def test_preformatted_text_inside_a_list_is_code(load, outline) -> None:
     html = "<ol><li>Run<pre>loom serve</pre>then<br>wait<div>long</div></li></ol>"
     assert outline(load("a.html", html)) == [
-        ("list", "- Run"),
+        ("list", "1. Run"),
         ("code", "loom serve"),
         ("list", "then\n  wait\n  long"),
+    ]
+
+
+def test_a_numbered_list_keeps_its_numbers(load, outline) -> None:
+    html = "<ol start=3><li>Moor<ul><li>bow</li></ul></li><li value=9>Pay</li><li>Leave</li></ol><ol><li>One"
+    assert [text for _, text in outline(load("a.html", html))] == [
+        "3. Moor\n  - bow",
+        "9. Pay",
+        "10. Leave",
+        "1. One",
     ]
 
 
