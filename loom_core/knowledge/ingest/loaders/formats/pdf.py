@@ -228,7 +228,8 @@ _LARGER = 1.15
 _MAX_HEADING = 150
 _LEVELS = 4
 _BULLET = re.compile(r"[•◦▪■●○‣∙·–—*-]\s+\S")
-_LEADERS = re.compile(r"\s*(?:(?:[.·] ){4,}[.·]?|[.·…]{8,})\s*(?=\w)")
+# Begins where a run of dots does and never goes back, so that a long one costs no time.
+_LEADERS = re.compile(r"(?<![\s.·…])\s*+(?:(?:[.·] ){4,}+[.·]?+|[.·…]{8,}+)\s*+(?=\w)")
 """Dots between an entry of a table of contents and its page, or between a row of a table and its numbers."""
 _TERMINAL = re.compile(r"[.!?:。！？：…][\"'”’」』)）\]]*$")
 _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")

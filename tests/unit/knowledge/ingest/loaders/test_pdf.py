@@ -284,3 +284,10 @@ def test_the_rest_of_the_document_decides_about_a_hyphen(broken: str, elsewhere:
 def test_half_a_million_of_anything_take_no_time(unit: str) -> None:
     text = unit * 500_000
     assert len(Dehyphenator([text]).dehyphenate(text)) <= len(text)
+
+
+@pytest.mark.hostile("files of any kind")
+@pytest.mark.parametrize("unit", [". ", ".", " ", "…", " . ", "a. "])
+def test_half_a_million_dots_take_no_time(unit: str) -> None:
+    lines = [line(f"{unit * 500_000}!", 700), line("end", 686)]
+    assert "".join(paragraph.text for paragraph in find_paragraphs([lines], {})).endswith("end")
