@@ -37,6 +37,8 @@ _TAG = re.compile(
     r"|(?P<closing>/?)(?P<name>[a-z][^\s/>]*))",
     re.DOTALL | re.IGNORECASE,
 )
+_DRAWING = re.compile(r"<svg\b", re.IGNORECASE)
+_DRAWING_END = re.compile(r"</svg\s*>", re.IGNORECASE)
 _HEAD = 2_000
 _XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
 # In XHTML these may be self-closing; an HTML parser would take everything after them as their content.
@@ -49,7 +51,21 @@ def parse_html(text: str) -> LexborHTMLParser | None:
 
     if _XHTML in text[:_HEAD]:
         text = _CLOSED.sub(r"<\1\2></\1>", text)
-    return LexborHTMLParser(text) if _depth(text) <= MAX_DEPTH else None
+    if _depth(text) > MAX_DEPTH:
+        text = _drop_drawings(text)  # their elements close by themselves, which counts as nesting elsewhere
+        if _depth(text) > MAX_DEPTH:
+            return None
+    return LexborHTMLParser(text)
+
+
+def _drop_drawings(text: str) -> str:
+    """Return a page without its SVG drawings, none of which is text for readers."""
+    pieces: list[str] = []
+    at = 0
+    while (begin := _DRAWING.search(text, at)) and (end := _DRAWING_END.search(text, begin.end())):
+        pieces.append(text[at : begin.start()])
+        at = end.end()
+    return "".join([*pieces, text[at:]])
 
 
 def _depth(text: str) -> int:

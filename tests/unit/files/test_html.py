@@ -18,3 +18,12 @@ def test_an_element_that_xhtml_closes_at_once_swallows_nothing() -> None:
     assert tree is not None
     assert tree.body is not None
     assert tree.body.text() == "文"
+
+
+def test_drawings_do_not_make_a_page_too_deep() -> None:
+    drawing = f"<svg><g>{'<path d=M1/>' * 2_000}</g></svg>"
+    tree = parse_html(f"<p>before</p>{drawing}<p>after</p>{drawing}")
+    assert tree is not None
+    assert [node.text() for node in tree.css("p")] == ["before", "after"]
+    assert parse_html("<svg><g>" * 2_000) is None
+    assert parse_html("<svg></svg>" + "<div/>" * 2_000) is None

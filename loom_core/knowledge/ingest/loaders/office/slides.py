@@ -55,7 +55,7 @@ def load_slides(source: Source) -> LoadedContent:
 
 def _title(slide: Slide) -> str:
     shape = slide.shapes.title
-    return clean_line(shape.text_frame.text) if shape is not None else ""
+    return clean_line(shape.text_frame.text) if shape is not None and shape.has_text_frame else ""
 
 
 def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:

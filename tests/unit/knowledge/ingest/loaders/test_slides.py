@@ -9,6 +9,7 @@ import pytest
 from pptx import Presentation
 from pptx.chart.data import CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
+from pptx.oxml import parse_xml
 from pptx.util import Inches
 
 from loom_core.errors import DocumentError
@@ -60,6 +61,20 @@ def test_the_title_in_the_properties_is_the_title(load) -> None:
 def test_the_limit_on_slides_holds(documents: Path) -> None:
     with pytest.raises(DocumentError, match="has 3 slides, more than are read"):
         load_file(documents / "plan.pptx", limits=LoadLimits(max_pages=2))
+
+
+def test_a_title_that_is_a_picture_is_no_title(load) -> None:
+    presentation = Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+    slide.placeholders[1].text = "Salt"
+    old = slide.shapes.title._element
+    p = "http://schemas.openxmlformats.org/presentationml/2006/main"
+    picture = (
+        f'<p:pic xmlns:p="{p}"><p:nvPicPr><p:cNvPr id="2" name="a"/><p:cNvPicPr/>'
+        '<p:nvPr><p:ph type="title"/></p:nvPr></p:nvPicPr><p:blipFill/><p:spPr/></p:pic>'
+    )
+    old.getparent().replace(old, parse_xml(picture))
+    assert load("a.pptx", saved(presentation)).text == "Salt"
 
 
 def test_a_presentation_without_slides_has_no_text(load) -> None:
