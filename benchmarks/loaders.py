@@ -4,8 +4,8 @@
 
 The files of a run are listed in `loaders.tsv`, with the package that each is from; half were held back while
 the loaders were repaired. The tools are those that are installed: trafilatura, pandoc (3.8 or later),
-pdftotext, man, and Python's `email`. Texts are compared as words and Chinese characters, so that marks of
-headings, lists and tables do not count:
+pdftotext, man, asciidoctor, and Python's `email`. Texts are compared as words and Chinese characters, so that
+marks of headings, lists and tables do not count:
 
 - kept: the share of the tool's words that Loom has, as often;
 - clean: the share of Loom's words that the tool has; rows of tables repeat the names of their columns, and
@@ -47,7 +47,6 @@ _PANDOC = {
     ".odt": "odt",
     ".epub": "epub",
     ".rst": "rst",
-    ".adoc": "asciidoc",
     ".org": "org",
     ".tex": "latex",
     ".ipynb": "ipynb",
@@ -123,11 +122,14 @@ def tools(path: Path, kind: str) -> list[tuple[str, list[str]]]:
     elif kind == ".pdf":
         found.append(("pdftotext", ["pdftotext", "-enc", "UTF-8", "-", "-"]))
         found.append(("pdftotext -layout", ["pdftotext", "-layout", "-enc", "UTF-8", "-", "-"]))
+    elif kind == ".adoc":  # pandoc reads AsciiDoc, but few real files
+        page = "asciidoctor -e -o - - | pandoc -f html -t plain --wrap=none"
+        found.append(("asciidoctor", ["sh", "-c", page]))
     elif kind == "man":
         found.append(("man", ["man", "-l", str(path.resolve())]))
     elif kind == ".eml":
         found.append(("email", []))
-    return [(name, command) for name, command in found if not command or shutil.which(command[0])]
+    return [(name, command) for name, command in found if not command or shutil.which(name.split()[0])]
 
 
 def run(command: list[str], path: Path) -> str:
