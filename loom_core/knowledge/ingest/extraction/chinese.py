@@ -38,9 +38,17 @@ _TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
 _DEFINITION = re.compile(
     r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"
     r"\s*(?:[（(][^（）()]{0,120}[)）])?[，,]?(?:又称[^，。]{1,20}[，,])?"
-    r"(?:是指|是|指的是|为)(?P<object>[^。；\n]{2,60})"
+    r"(?:是指|是|指的是)(?P<object>[^。；\n]{2,60})"
 )
-_OBJECT_HEAD = re.compile(r"(?:的|之)(?P<head>[^，、。的之]{2,12})(?:[，、。]|$)")
+_CLAUSE_END = re.compile(r"[，：；？（(]")
+_LONGEST_OBJECT = 12  # characters
+_GENERIC = frozenset(
+    "工具 程序 命令 软件 软件包 系统 文件 函数 选项 平台 元素 部分 东西 内容 功能 情况 方式".split()
+)
+_UNCLEAR = re.compile(
+    r"[的不最这那哪何我你您它其若每\d“”]|如果|什么|怎|为了|因为|可以|可能|应该|一个$|方法$|问题$|原因$|目的$"
+)
+"""Signs that an end of a definition is no name: "第一个问题是…", "如果…是…"."""
 
 
 def chinese_mentions(text: str) -> Iterator[Mention]:
@@ -70,10 +78,13 @@ def chinese_definition(text: str) -> Relation | None:
     match = _DEFINITION.match(text)
     if match is None or is_stop_word(match["subject"]):
         return None
-    what = match["object"].split("，")[0]
-    head = _OBJECT_HEAD.search(what + "。")
-    name = (head["head"] if head else what[:12]).strip()
-    if not name:
+    what = _CLAUSE_END.split(match["object"])[0]
+    name = what.rpartition("的")[2].strip()
+    if (
+        not 2 <= len(name) <= _LONGEST_OBJECT
+        or name in _GENERIC
+        or _UNCLEAR.search(match["subject"] + name) is not None
+    ):
         return None
     return Relation(
         match["subject"], "is a", name, match.start("subject"), match.end("object"), "definition", 0.6

@@ -42,11 +42,12 @@ _SAID_BY_ITSELF = frozenset(
 _DEFINITION = re.compile(
     rf"\s*(?:The |A |An )?(?P<subject>(?:{_CAPITALISED}|[a-z][\w-]+)(?:[ ](?:{_INNER}|[\w’'-]+)){{0,6}}?)"
     r"\s*(?:\([^()]{0,120}\))?,?\s+(?:is|are|was|were|refers to|means)\s+"
-    r"(?P<article>an?|the|one of the)\s+(?P<object>[^.;\n]{3,160})"
+    r"(?:an?|the)\s+(?P<object>[^.;\n]{3,160})"
 )
+_DEICTIC = frozenset("this that these those your our which each".split())
 _OBJECT_END = re.compile(
     r",|\(|\s(?:that|which|who|whose|where|in|of|by|from|for|to|on|at|with|and|directed|written|"
-    r"produced|based|located|used|known|born|founded|released|published|created|designed|made|is|was)\b"
+    r"produced|based|located|used|known|ensuring|allowing|providing|containing|born|founded|released|published|created|designed|made|is|was)\b"
 )
 
 
@@ -126,7 +127,9 @@ def english_definition(text: str) -> Relation | None:
     what = match["object"]
     cut = _OBJECT_END.search(what)
     what = " ".join((what[: cut.start()] if cut else what).split()[:5]).strip(" ,.'\"")
-    if not what or is_stop_word(subject.casefold()) or len(subject.split()) > 7:
+    # "If the server is a …" is a condition.
+    words = subject.casefold().split()
+    if not what or is_stop_word(words[0]) or len(words) > 7 or not _DEICTIC.isdisjoint(words):
         return None
     return Relation(
         subject, "is a", what, match.start("subject"), match.start("object") + len(what), "definition", 0.6
