@@ -18,11 +18,17 @@ from loom_core.cjk import has_cjk, is_cjk
 from loom_core.knowledge.ingest.extraction.aliases import aliases_in
 from loom_core.knowledge.ingest.extraction.chinese import chinese_definition
 from loom_core.knowledge.ingest.extraction.english import english_definition
+from loom_core.knowledge.ingest.extraction.relations import (
+    is_vague,
+    layout_relations,
+    sentence_relations,
+)
 from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
 from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.ingest.extraction.statements import find_predicate
 from loom_core.knowledge.ingest.extraction.tagger import shipped_tagger
 from loom_core.knowledge.model import RELATED, About, Extraction, Mention, Relation
+from loom_core.knowledge.text.analysis import is_stop_word
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.surface_forms import name_key
@@ -36,6 +42,12 @@ __all__ = ["RuleExtractor", "subject_name"]
 
 # The pattern begins with a set of marks, before the alternatives, so that the engine skips between marks.
 _SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
+_WRAPPED = re.compile(
+    r"(?:(?<=,)|(?<= or)|(?<= and)|(?<= the)|(?<= an)|(?<= a)|(?<= of)|(?<= to)|(?<= in)|(?<= by)|(?<= is))"
+    r"\n[ \t]{0,12}\w|"
+    r"(?<=[\w,)])\n[ \t]{0,12}[a-z(]|(?<=[\u4e00-\u9fff，、])\n[ \t]{0,12}[\u4e00-\u9fff]"
+)
+_SHORT_LINE = 30  # characters: a line that ends earlier than that is not wrapped
 _CODE_CONFIDENCE = 0.7
 _MOST_IDENTIFIERS = 12  # of a passage of source code
 _SECTION_NUMBER = re.compile(
@@ -46,15 +58,20 @@ _SECTION_NUMBER = re.compile(
 _MANUAL_PAGE = re.compile(r"\s+(?:Manual Page|manual page|man page|手册页)$")
 _FIRST_WORDS = 80  # characters
 _LAST_GAP = re.compile(r"\s+\S*$")
-_STATED, _BY_PRONOUN, _ADJACENT = 0.6, 0.4, 0.2  # confidences of relations
+_ALIAS, _BY_PRONOUN, _ADJACENT = 0.6, 0.4, 0.2  # confidences of relations
 _NEAR_START = 8  # characters before a passage's first entity if the passage may be about it
 _AFTER = 12  # characters after the second entity that may hold a Chinese verb
 _MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
 
+_SENTENCE_MARK = re.compile(
+    r"[?？!！。，；;…]|, |\.$|\A(?:How|What|Why|Where|When|If|Can|Is|Do|Does|如何|怎样|怎么|为什么|什么|我)"
+)
+_LONGEST_HAN, _LONGEST_LATIN = 24, 60  # characters of a heading that is a name
+
 _TITLE_CONFIDENCE = {"given": 1.0, "metadata": 0.9, "heading": 0.9, "filename": 0.4, "none": 0.4}
 
 _GENERIC_HEADINGS = """
-introduction;overview;summary;abstract;background;conclusion;conclusions;discussion;references;
+introduction;overview;purpose;features;summary;abstract;background;conclusion;conclusions;discussion;references;
 bibliography;see also;external links;further reading;notes;contents;table of contents;appendix;
 example;examples;usage;installation;getting started;quick start;faq;license;changelog;contributing;
 history;description;parameters;arguments;returns;raises;requirements;preface;acknowledgements;
@@ -63,7 +80,7 @@ files;exit status;exit codes;return value;return values;errors;bugs;author;autho
 standards;conforming to;see;note;notes;output;input;defaults;default;list;manual page;man page;attributes;
 properties;methods;functions;syntax;warning;warnings;caution;important;tip;tips;tasks;
 acknowledgments;about;index;misc;miscellaneous;others;general;details;results;methods;step;steps;
-简介;介绍;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
+简介;介绍;目的;特性;概述;概要;概览;总览;前言;引言;背景;摘要;正文;总结;小结;结论;结语;参考文献;参考资料;参考;参见;
 外部链接;附录;目录;注释;注意;说明;示例;例子;用法;使用方法;安装;快速开始;快速入门;常见问题;许可证;更新日志;
 其他;其它;参数;返回值;步骤;历史;备注;名称;概要;选项;命令;配置;环境变量;文件;退出状态;错误;作者;版权;提示;警告;
 描述;语法;属性;方法;函数;任务;列表;输出;输入
@@ -86,7 +103,7 @@ class RuleExtractor:
         """Name and version of the rules and their settings."""
         s = self._settings
         chosen = (",".join(sorted(types)) for types in (s.entity_types, s.relation_types))
-        return "/".join(["rules-5", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
+        return "/".join(["rules-6", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """Return one extraction for each chunk, in order."""
@@ -102,19 +119,28 @@ class RuleExtractor:
         relations = [*defined, *_heading_relations(chunk)]
         title = subject_name(chunk.title)
         subject = title if _says_something(title) else ""
+        if chunk.language != "code":
+            heading = subject_name(chunk.heading_path[-1]) if chunk.heading_path else ""
+            relations += layout_relations(chunk.text, mentions, title=title, heading=heading)
         for start, end, inside in _by_sentence(chunk.text, mentions):
-            relations += _sentence_relations(chunk.text, start, end, inside, subject)
+            stated = sentence_relations(chunk.text, start, end, inside)
+            relations += stated
+            relations += _sentence_relations(chunk.text, start, end, inside, subject, stated)
+        kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
+        aliases = [] if chunk.language == "code" else aliases_in(chunk.text, kept, title=chunk.title)
+        relations += [
+            Relation(alias.other, "alias of", alias.name, alias.start, alias.end, "alias", _ALIAS)
+            for alias in aliases
+            if alias.kind != "translation" or {alias.name, alias.other} <= {mention.name for mention in kept}
+        ]
         if self._settings.relation_types:
             relations = [r for r in relations if r.predicate in self._settings.relation_types]
-        kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
         relations.sort(key=lambda r: -r.confidence)
         return Extraction(
             mentions=tuple(kept),
             abouts=tuple(subjects),
             relations=tuple(distinct(relations)[: self._settings.max_relations_per_chunk]),
-            aliases=()
-            if chunk.language == "code"
-            else tuple(aliases_in(chunk.text, kept, title=chunk.title)),
+            aliases=tuple(aliases),
         )
 
     def _mentions(self, chunk: Chunk) -> list[Mention]:
@@ -142,7 +168,9 @@ class RuleExtractor:
         if definition is not None:
             # Below a title or heading, the first "X is a Y" is mostly background, not the subject.
             abouts.append(About(definition.subject, "definition", 0.3 if _is_placed(chunk) else 0.6))
-            relations.append(definition)
+            is_specific = has_cjk(definition.object) or " " in definition.object  # not "dpkg is a suite"
+            if is_specific and not is_vague(definition.object):
+                relations.append(definition)
         if not abouts and mentions and mentions[0].start <= _NEAR_START:
             abouts.append(About(mentions[0].name, "first_phrase", 0.3))
         return abouts, relations
@@ -183,11 +211,22 @@ def _generic_keys() -> frozenset[str]:
 
 def _heading_relations(chunk: Chunk) -> list[Relation]:
     path = [name for name in map(subject_name, (chunk.title, *chunk.heading_path)) if _says_something(name)]
+    path = [name for name in path if not _is_sentence(name)]
     return [
         Relation(inner, "part of", outer, 0, _first_words(chunk.text), "heading", 0.7)
         for outer, inner in pairwise(path)
         if name_key(outer) != name_key(inner)
     ]
+
+
+@memoize
+def _is_sentence(heading: str) -> bool:
+    """Whether a heading is a question or a sentence, which is no part of anything."""
+    if _SENTENCE_MARK.search(heading) or len(heading) > (
+        _LONGEST_HAN if has_cjk(heading) else _LONGEST_LATIN
+    ):
+        return True
+    return is_stop_word(heading.split()[0].casefold()) and " " in heading
 
 
 def _first_words(text: str) -> int:
@@ -202,6 +241,8 @@ def _sentences(text: str) -> Iterable[tuple[int, int]]:
     start = 0
     for match in _SENTENCE_END.finditer(text):
         end = match.start() if text[match.start()] == "\n" else match.start() + 1
+        if text[end : end + 1] == "\n" and _WRAPPED.match(text, match.start()) and end - start > _SHORT_LINE:
+            continue
         if end > start:
             yield start, end
         start = match.end()
@@ -223,24 +264,19 @@ def _by_sentence(text: str, mentions: list[Mention]) -> Iterable[tuple[int, int,
 
 
 def _sentence_relations(
-    text: str, start: int, end: int, mentions: list[Mention], subject: str
+    text: str, start: int, end: int, mentions: list[Mention], subject: str, stated: list[Relation]
 ) -> list[Relation]:
     relations: list[Relation] = []
-    is_chinese = has_cjk(text[start:end])
+    joined = {frozenset({relation.subject, relation.object}) for relation in stated}
     for first, second in pairwise(mentions):
-        between = text[first.end : second.start]
-        if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
+        if second.start - first.end > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
             continue
-        after = text[second.end : second.end + _AFTER]
-        stated = find_predicate(between, first.type, second.type, after, is_chinese=is_chinese)
-        predicate, is_inverse = stated or (RELATED, False)
-        subject_, object_ = (second, first) if is_inverse else (first, second)
-        sure = _STATED if stated else _ADJACENT
-        relations.append(
-            Relation(subject_.name, predicate, object_.name, first.start, second.end, "between", sure)
-        )
+        if frozenset({first.name, second.name}) not in joined:
+            relations.append(
+                Relation(first.name, RELATED, second.name, first.start, second.end, "between", _ADJACENT)
+            )
     if subject and mentions:
-        relations += _pronoun_relation(text[start:end], start, mentions[0], subject)
+        relations += _pronoun_relation(text, text[start:end], start, mentions[0], subject)
     return relations
 
 
@@ -248,8 +284,11 @@ _PERSONAL = frozenset({"He", "She", "His", "Her", "他", "她"})
 _PRONOUN = re.compile(r"(?:He|She|It|They|His|Her|Its)\s+|[他她它该其](?:们)?")
 
 
-def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -> list[Relation]:
-    """Read "She was born in Paris" as a statement about the document's subject."""
+def _pronoun_relation(text: str, sentence: str, start: int, first: Mention, subject: str) -> list[Relation]:
+    """Read "She was born in Paris" as a statement about the document's subject.
+
+    "It" may be anything in a passage that does not name the subject.
+    """
     match = _PRONOUN.match(sentence)
     if match is None or name_key(first.name) == name_key(subject):
         return []
@@ -257,6 +296,8 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     if not between or len(between) > _MAX_BETWEEN:
         return []
     type_ = "person" if match[0].strip() in _PERSONAL else ""
+    if not type_ and subject not in text:
+        return []
     after = sentence[first.end - start :][:_AFTER]
     stated = find_predicate(between, type_, first.type, after, is_chinese=has_cjk(sentence))
     if stated is None:

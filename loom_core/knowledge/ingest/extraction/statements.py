@@ -8,42 +8,82 @@ as the statement.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["find_predicate"]
+__all__ = ["Pattern", "find_pattern", "find_predicate"]
 
-_ADVERBS = {
-    "en": (
-        r"(?:also |now |currently |usually |typically |normally |always |often |only |then |still |simply "
-        r"|fully |itself |which |that |who |can |may |will |must |should |shall |would |could |has |have "
-        r"|had |been )*"
-    ),
-    "zh": "(?:也|还|又|均|都|可以|可|能够|能|会|应当|应|必须|已经|已|主要|通常|默认|,|，)*",
-}
-_DETERMINER = r"(?: (?:the|an?|its|all|any|both|its own|several|other))?"
-_MARKUP = "`*_\"“”'《》「」 \n"
-
-# In Chinese the verb follows the author: 由林纳斯编写.
-_BY = re.compile("(?:最初|主要)?(?:是|被)?由")
-_MADE = re.compile(
-    "(?:共同|联合|主持|负责|首次)?"
-    "(?:创作|编写|撰写|导演|执导|开发|发明|设计|创建|发布|出版|维护|提出|制作|主编)"
+_GENERIC = (
+    r"(?:command|system call|function|method|class|module|package|option|parameter|variable|file|server"
+    r"|program|tool|utility|protocol|library|system|format|project|extension|database|interface|type|statement"
+    r"|directive|setting|header|macro|service|client|daemon|script|driver|plugin|company|clause|field)s?"
 )
-_FOUNDED = re.compile("(?:共同|联合)?(?:创立|创办|成立)")
+"""Nouns that may follow a name or come before it without a change of what is said: "the apt package"."""
+
+_FUNCTION_WORDS = (
+    "of|to|in|on|at|by|for|from|with|about|into|as|and|or|but|not|no|nor|only|if|when|where|because|since|while"
+    "|that|which|who|than|out|up|access|copy|copies"
+)
+_ADJECTIVES = rf"(?: (?!(?:most|best|first|last|least|{_FUNCTION_WORDS})\b)[a-z][\w-]*(?<!ing)){{0,2}}"
+_DETERMINER = (
+    r"(?: (?:the|an?|its|all|any|both|its own|several|other|either|one of the))*"
+    rf"(?: (?!(?:{_FUNCTION_WORDS})\b)[a-z][a-z-]*(?<!ing))?(?: {_GENERIC})?"
+)
+_GROUPS = {
+    "CODE": "api command option config env error file",
+    "THING": "product version",
+    "NAME": "person organisation place event work law standard clause",
+}
+_MARKUP = "`*_\"“”'’《》「」 \n"
+_SUFFIX = re.compile(r"\(\d?[a-z]{0,2}\)[`*\"”’]*")
+"""Suffix of a name: the section of a manual page, or the parentheses of a call."""
+
+_ROLE = re.compile(r":(?:\w+:)?\w+:`")
+_BEFORE_VERB = {
+    "en": re.compile(
+        rf"(?P<noun>{_GENERIC} )?(?:, (?:which|who) )?(?:(?:also|now|currently|usually|typically|normally"
+        r"|always|often|only|then|still|simply|fully|itself|can|may|will|must|shall|directly|internally|therefore"
+        r"|(?:has|have|had) been) )*"
+    ),
+    "zh": re.compile(
+        "(?P<noun>命令|内核|函数|软件包|程序|工具|选项|系统|库|软件|协议|公司|项目)?"
+        "(?:也|还|又|均|都|会|应当|应|必须|已经|已|主要|通常|默认)*"
+    ),
+}
+"""A noun after the first entity, and adverbs and auxiliaries: they change nothing of what is said."""
 
 
-class _Pattern(NamedTuple):
+class Pattern(NamedTuple):
+    """A line of `statements.tsv`.
+
+    Attributes:
+        words: what the words between two entities have to be.
+        predicate: the relation that they state.
+        is_inverse: whether the second entity is its subject.
+        firsts: types of the first entity; empty for any.
+        seconds: types of the second one, likewise.
+        after: what the text after the second entity has to begin with, if anything.
+    """
+
     words: re.Pattern[str]
     predicate: str
     is_inverse: bool
+    firsts: frozenset[str]
+    seconds: frozenset[str]
+    after: re.Pattern[str] | None
 
 
 def find_predicate(
     between: str, first: str, second: str, after: str, *, is_chinese: bool
 ) -> tuple[str, bool] | None:
-    """Find the relation that the words between two entities state.
+    """Return the predicate that `find_pattern` finds, and whether the second entity is its subject."""
+    pattern = find_pattern(between, first, second, after, is_chinese=is_chinese)
+    return (pattern.predicate, pattern.is_inverse) if pattern else None
+
+
+def find_pattern(between: str, first: str, second: str, after: str, *, is_chinese: bool) -> Pattern | None:
+    """Find the pattern that the words between two entities match.
 
     Args:
         between: the text between them.
@@ -53,30 +93,62 @@ def find_predicate(
         is_chinese: whether the sentence is Chinese.
 
     Returns:
-        The predicate, and whether the second entity is its subject; None if nothing is stated.
+        The first pattern that fits; None if nothing is stated.
     """
-    words = " ".join(between.strip(_MARKUP).split())
-    if is_chinese and second in {"person", "organisation"} and _BY.fullmatch(words):
-        if _MADE.match(after):
-            return "created by", False
-        if _FOUNDED.match(after):
-            return "founded by", False
-    for pattern in _patterns("zh" if is_chinese else "en", first, second):
-        if pattern.words.fullmatch(words):
-            return pattern.predicate, pattern.is_inverse
+    for pattern in _matching(between, "zh" if is_chinese else "en"):
+        if (
+            (not pattern.firsts or first in pattern.firsts)
+            and (not pattern.seconds or second in pattern.seconds)
+            and (pattern.after is None or pattern.after.match(after.lstrip(_MARKUP)))
+        ):
+            return pattern
     return None
 
 
+@lru_cache(maxsize=16384)
+def _matching(between: str, language: str) -> tuple[Pattern, ...]:
+    """Return the patterns that match all the words between two entities, in the order of the file."""
+    bare = _ROLE.sub("", _SUFFIX.sub("", between, count=1) if _SUFFIX.match(between) else between)
+    words = " ".join(bare.strip(_MARKUP).split())
+    any_of, patterns = _patterns(language)
+    before = _BEFORE_VERB[language].match(words)
+    verb = words[before.end() :] if before else words
+    candidates = [candidate for candidate in {words: None, verb: None} if any_of.fullmatch(candidate)]
+    if not candidates:
+        return ()
+    # "files such as HEAD": the noun is what HEAD is, not the entity before it.
+    is_noun = before is not None and before["noun"] is not None
+    return tuple(
+        pattern
+        for pattern in patterns
+        if any(map(pattern.words.fullmatch, candidates))
+        and not (is_noun and pattern.is_inverse and pattern.predicate == "is a")
+    )
+
+
 @cache
-def _patterns(language: str, first: str, second: str) -> list[_Pattern]:
-    """Return the patterns for two types, in the order of the file."""
-    found: list[_Pattern] = []
-    for written, predicate, firsts, seconds, words in _rows():
-        fits = (not firsts or first in firsts.split()) and (not seconds or second in seconds.split())
-        if written == language and fits:
-            pattern = re.compile(_ADVERBS[language] + f"(?:{words.replace('{determiner}', _DETERMINER)})")
-            found.append(_Pattern(pattern, predicate.removeprefix("-"), predicate.startswith("-")))
-    return found
+def _patterns(language: str) -> tuple[re.Pattern[str], list[Pattern]]:
+    """Return one pattern that matches whatever any of them does, and the patterns in their order."""
+    found: list[Pattern] = []
+    for written, predicate, firsts, seconds, words, *after in _rows():
+        if written == language:
+            words = words.replace("{determiner}", _DETERMINER).replace("{adjectives}", _ADJECTIVES)
+            found.append(
+                Pattern(
+                    re.compile(words),
+                    predicate.removeprefix("-"),
+                    predicate.startswith("-"),
+                    _types(firsts),
+                    _types(seconds),
+                    re.compile(after[0]) if after else None,
+                )
+            )
+    found.sort(key=lambda pattern: pattern.after is None)  # the most specific first: A是B开发的C
+    return re.compile("|".join(dict.fromkeys(pattern.words.pattern for pattern in found))), found
+
+
+def _types(groups: str) -> frozenset[str]:
+    return frozenset(type_ for group in groups.split() for type_ in _GROUPS.get(group, group).split())
 
 
 @cache

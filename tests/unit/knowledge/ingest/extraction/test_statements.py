@@ -17,7 +17,8 @@ from loom_core.knowledge.ingest.extraction.statements import find_predicate
         (" of the ", "clause", "law", ("part of", False)),
         (" ", "command", "option", ("has option", False)),
         (" option of ", "option", "command", ("has option", True)),
-        ("(", "api", "api", ("has parameter", False)),
+        (" package provides ", "product", "command", ("provided by", True)),
+        (" such as ", "term", "product", ("is a", True)),
         (" parameter of ", "api", "api", ("has parameter", True)),
         (" defaults to ", "config", "config", ("has value", False)),
         (" may raise ", "api", "error", ("raises", False)),
@@ -44,7 +45,9 @@ def test_words_between_two_entities_state_a_relation(between: str, first: str, s
         ("出生于", "person", "place", "。", ("located in", False)),
         ("由", "product", "person", "开发。", ("created by", False)),
         ("由", "organisation", "person", "创立", ("founded by", False)),
-        ("的作者是", "work", "person", "", None),
+        ("的作者是", "work", "person", "", ("created by", False)),
+        ("由", "organisation", "organisation", "组成", ("part of", True)),
+        ("由", "term", "term", "代表", None),
         ("创作了《", "person", "work", "》", ("created by", True)),
         ("也支持", "product", "term", "。", ("supports", False)),
         ("不支持", "product", "term", "。", None),
@@ -63,6 +66,7 @@ def test_chinese_words_do_so_too(between: str, first: str, second: str, after: s
         (" is used when the server that supports ", "product", "term"),
         (" in ", "person", "date"),
         ("(", "product", "api"),
+        (" files such as ", "term", "file"),
     ],
 )
 def test_a_negation_or_a_longer_sentence_states_nothing(between: str, first: str, second: str):
