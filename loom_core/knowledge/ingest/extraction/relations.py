@@ -49,6 +49,7 @@ _RESUMED = re.compile(
     re.DOTALL,
 )
 """Words after which a statement is about an entity before them: "because he", "then the function"."""
+_SHORTEST_RESUMED = 5  # characters: ", it "
 _NEXT_OPTION = re.compile(r"[`\"“”]*[ =]?(?:[\w./<>\[\]'\"*=-]{1,20})?[`\"“”]*(?:[ ,|]+| and | or )[`\"“]*")
 _DEFINES_ALIAS = frozenset({'("', "(“", "（“", "（「"})
 _PLURAL_VERB = re.compile(
@@ -169,7 +170,7 @@ class _SentenceReader:
             gap = self._gaps[i]
             if gap.rstrip().endswith(_OPENING):
                 self._bracketed = i - 1
-            resumed = _RESUMED.match(gap)
+            resumed = _RESUMED.match(gap) if len(gap) > _SHORTEST_RESUMED else None
             if len(gap) > _MAX_BETWEEN and not resumed:
                 self._last = None
                 continue
@@ -420,9 +421,8 @@ _LEAD = re.compile(
     r"(?P<replaces>Replaces|Supersedes)"
     r")(?=[ \t:：\u4e00-\u9fff`]|$)"
 )
-_LAST_START = re.compile(r".*[.。;；](?:\s|(?<=[。；]))", re.DOTALL)
 _LONGEST_LINE_START = 200  # characters before an entity in its line that are looked at
-_LONGEST_LEAD = 90
+_LONGEST_LEAD = 70
 _DETERMINER = re.compile(
     r"[ \t]*(?:an?|the|其|一个)?[ \t]*(?:(?:an?|new|the|instance of|object of|list of|opaque)[ \t]+){0,3}"
     r"(?::(?:\w+:)?\w+:)?[`*\"“~]*"
@@ -617,9 +617,10 @@ class _LayoutReader:
         """Read a sentence without a subject, such as "Returns X": it is about what the lines document."""
         text, mentions = self._text, self._mentions
         mention = mentions[i]
-        before = before[-_LONGEST_LEAD:]
-        start = _LAST_START.match(before)
-        lead = _LEAD.match(before, start.end() if start else 0)
+        start = 1 + max(before.rfind(". "), before.rfind("。"), before.rfind("；"), before.rfind(";"))
+        if len(before) - start > _LONGEST_LEAD:
+            return
+        lead = _LEAD.match(before, start)
         if lead is None or not _DETERMINER.fullmatch(before, lead.end()):
             return
         predicate = (lead.lastgroup or "").replace("_", " ")
