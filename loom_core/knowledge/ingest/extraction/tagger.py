@@ -11,8 +11,10 @@ import errno
 import io
 import math
 import re
+import threading
 from functools import cache
 from importlib.resources import files
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.ingest.extraction.tagger_features import (
@@ -24,7 +26,7 @@ from loom_core.knowledge.ingest.extraction.tagger_features import (
 from loom_core.knowledge.model import Mention
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -40,7 +42,7 @@ ENTITY_TYPES = (
 _WIDTH, _INNER_WIDTH = 5, 3  # tokens that the two convolutions see
 _OUTSIDE, _BEGIN, _INSIDE, _END, _SINGLE = range(5)
 _TAGS = 5
-_CACHED = 1 << 12  # tokens for which that is kept: 2.5 KB each
+_CACHED = 1 << 13  # tokens for which that is kept: 2.5 KB each
 _FLOOR = 1e-6
 _SUREST = 0.8  # confidence of a certain entity: less than that of a language model
 _ERRNO = frozenset(errno.errorcode.values())
@@ -68,7 +70,7 @@ class EntityTagger:
         n_features = weights["features"].shape[1] + weights["vectors"].shape[1]
         kernel = weights["first"].reshape(_WIDTH, -1, weights["first"].shape[1])
         self._kernel = np.concatenate(list(kernel[:, :n_features]), axis=1)
-        self._rows: dict[str, NDArray[np.float32]] = {}
+        self._cache = _TokenCache(self._added_by, self._kernel.shape[1])
         bits = np.arange(1 << len(CONTEXTS), dtype=np.uint16)[:, None] >> np.arange(len(CONTEXTS)) & 1
         contexts = bits.astype(np.float32) @ weights["contexts"]
         added = contexts @ np.concatenate(list(kernel[:, n_features:]), axis=1)
@@ -106,27 +108,56 @@ class EntityTagger:
         import numpy as np
 
         w = self._w
-        rows = self._rows
-        if len(rows) > _CACHED:
-            self._rows = rows = {}
-        for key in keys:
-            if key not in rows:
-                rows[key] = self._row(key)
-        added = np.stack([rows[key] for key in keys]) + self._contexts[contexts]
-        by_place = added.astype(np.float32).reshape(len(keys), _WIDTH, -1)
+        added = self._cache.rows(keys) + self._contexts[contexts]
+        by_place = added.reshape(len(keys), _WIDTH, -1)
         first = np.maximum(_sum_windows(by_place) + w["first_bias"], 0)
         second = np.maximum(_window(first, _INNER_WIDTH) @ w["second"] + w["second_bias"], 0)
         output = np.concatenate([second, first], axis=1) @ w["output"] + w["output_bias"]
         return _softmax(output[:, :_TAGS]), _softmax(output[:, _TAGS:])
 
-    def _row(self, key: str) -> NDArray[np.float32]:
-        """Return what a token adds to the first convolution at each place of the window, side by side."""
+    def _added_by(self, keys: Sequence[str]) -> NDArray[np.float32]:
+        """Return what each token adds to the first convolution at each place of the window, side by side."""
         import numpy as np
 
-        parts = key.split("\t")
-        word = self._vectors.get(parts[1] if len(parts) > 1 else key.lower(), -1)
-        features = self._w["features"][word_features(key)].sum(axis=0)
-        return np.concatenate([features, self._w["vectors"][word]]) @ self._kernel
+        features = [word_features(key) for key in keys]
+        firsts = np.cumsum([0, *map(len, features[:-1])])
+        summed = np.add.reduceat(self._w["features"][list(chain.from_iterable(features))], firsts, axis=0)
+        words = [self._vectors.get(_word_of(key), -1) for key in keys]
+        return np.concatenate([summed, self._w["vectors"][words]], axis=1) @ self._kernel
+
+
+class _TokenCache:
+    """Rows of numbers of the tokens that were met last; threads may share an instance."""
+
+    def __init__(self, compute: Callable[[Sequence[str]], NDArray[np.float32]], width: int) -> None:
+        import numpy as np
+
+        self._compute = compute
+        self._places: dict[str, int] = {}
+        self._rows = np.empty((_CACHED, width), np.float32)
+        self._lock = threading.Lock()
+
+    def rows(self, keys: Sequence[str]) -> NDArray[np.float32]:
+        """Return the row of each token."""
+        distinct = list(dict.fromkeys(keys))
+        with self._lock:
+            missing = [key for key in distinct if key not in self._places]
+            if len(self._places) + len(missing) > _CACHED:
+                self._places.clear()
+                missing = distinct
+            if len(missing) > _CACHED:
+                places = {key: place for place, key in enumerate(distinct)}
+                return self._compute(distinct)[[places[key] for key in keys]]
+            if missing:
+                first = len(self._places)
+                self._rows[first : first + len(missing)] = self._compute(missing)
+                self._places.update(zip(missing, count(first)))
+            return self._rows[[self._places[key] for key in keys]]
+
+
+def _word_of(key: str) -> str:
+    parts = key.split("\t")
+    return parts[1] if len(parts) > 1 else key.lower()
 
 
 def _refine_type(type_: str, text: str, start: int, end: int, *, names_variables: bool) -> str:
