@@ -355,7 +355,7 @@ def _alike(one: Mention, other: Mention) -> bool:
 
 def _holds_before(after: str, said: Pattern) -> bool:
     """Whether an entity before a text is an object by itself, and does not qualify the next noun."""
-    if said.after is not None:
+    if said.after:
         return True
     if said.predicate == "has value" and _IN_GRAMMAR.match(after):
         return False

@@ -36,6 +36,7 @@ _GROUPS = {
     "NAME": "person organisation place event work law standard clause",
 }
 _MARKUP = "`*_\"“”'’《》「」 \n"
+_TAIL = re.compile("{determiner}|{adjectives}")
 _SUFFIX = re.compile(r"\(\d?[a-z]{0,2}\)[`*\"”’]*")
 """Suffix of a name: the section of a manual page, or the parentheses of a call."""
 
@@ -58,7 +59,8 @@ class Pattern(NamedTuple):
     """A line of `statements.tsv`.
 
     Attributes:
-        words: what the words between two entities have to be.
+        words: pattern of all the words between two entities.
+        head: pattern of their beginning, which is quicker to compile.
         predicate: the relation that they state.
         is_inverse: whether the second entity is its subject.
         firsts: types of the first entity; empty for any.
@@ -66,12 +68,13 @@ class Pattern(NamedTuple):
         after: what the text after the second entity has to begin with, if anything.
     """
 
-    words: re.Pattern[str]
+    words: str
+    head: str
     predicate: str
     is_inverse: bool
     firsts: frozenset[str]
     seconds: frozenset[str]
-    after: re.Pattern[str] | None
+    after: str
 
 
 def find_predicate(
@@ -99,7 +102,7 @@ def find_pattern(between: str, first: str, second: str, after: str, *, is_chines
         if (
             (not pattern.firsts or first in pattern.firsts)
             and (not pattern.seconds or second in pattern.seconds)
-            and (pattern.after is None or pattern.after.match(after.lstrip(_MARKUP)))
+            and _compile(pattern.after).match(after.lstrip(_MARKUP))
         ):
             return pattern
     return None
@@ -110,10 +113,10 @@ def _matching(between: str, language: str) -> tuple[Pattern, ...]:
     """Return the patterns that match all the words between two entities, in the order of the file."""
     bare = _ROLE.sub("", _SUFFIX.sub("", between, count=1) if _SUFFIX.match(between) else between)
     words = " ".join(bare.strip(_MARKUP).split())
-    any_of, patterns = _patterns(language)
+    any_head, patterns = _patterns(language)
     before = _BEFORE_VERB[language].match(words)
     verb = words[before.end() :] if before else words
-    candidates = [candidate for candidate in {words: None, verb: None} if any_of.fullmatch(candidate)]
+    candidates = [candidate for candidate in {words: None, verb: None} if any_head.match(candidate)]
     if not candidates:
         return ()
     # "files such as HEAD": the noun is what HEAD is, not the entity before it.
@@ -121,30 +124,36 @@ def _matching(between: str, language: str) -> tuple[Pattern, ...]:
     return tuple(
         pattern
         for pattern in patterns
-        if any(map(pattern.words.fullmatch, candidates))
+        if any(_compile(pattern.head).match(each) for each in candidates)
+        and any(_compile(pattern.words).fullmatch(each) for each in candidates)
         and not (is_noun and pattern.is_inverse and pattern.predicate == "is a")
     )
 
 
+# Compiling all patterns takes a third of a second, and most are never needed.
+_compile = cache(re.compile)
+
+
 @cache
 def _patterns(language: str) -> tuple[re.Pattern[str], list[Pattern]]:
-    """Return one pattern that matches whatever any of them does, and the patterns in their order."""
+    """Return a pattern of the beginning of whatever any of them matches, and the patterns in their order."""
     found: list[Pattern] = []
     for written, predicate, firsts, seconds, words, *after in _rows():
         if written == language:
-            words = words.replace("{determiner}", _DETERMINER).replace("{adjectives}", _ADJECTIVES)
+            head, *tail = _TAIL.split(words, maxsplit=1)
             found.append(
                 Pattern(
-                    re.compile(words),
+                    words.replace("{determiner}", _DETERMINER).replace("{adjectives}", _ADJECTIVES),
+                    f"(?:{head})" if tail else rf"(?:{head})\Z",
                     predicate.removeprefix("-"),
                     predicate.startswith("-"),
                     _types(firsts),
                     _types(seconds),
-                    re.compile(after[0]) if after else None,
+                    after[0] if after else "",
                 )
             )
-    found.sort(key=lambda pattern: pattern.after is None)  # the most specific first: A是B开发的C
-    return re.compile("|".join(dict.fromkeys(pattern.words.pattern for pattern in found))), found
+    found.sort(key=lambda pattern: not pattern.after)  # the most specific first: A是B开发的C
+    return re.compile("|".join(dict.fromkeys(pattern.head for pattern in found))), found
 
 
 def _types(groups: str) -> frozenset[str]:
