@@ -320,7 +320,15 @@ class LexicalIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntityNode:
-    """An entity as the graph shows it: its key in the store, display name, type, mention count."""
+    """An entity as the graph shows it.
+
+    Attributes:
+        key: its key in the store.
+        name: the name that is used most.
+        type: the type that most mentions have.
+        mentions: passages whose extractor recognised it, added over its names. Those that are only about it,
+            or where its name was looked up, do not count.
+    """
 
     key: int
     name: str

@@ -27,6 +27,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; media-src 'self' data:; connect-src 'none'"
 )
+_OTHER = "Lyon lies on the Rhône, and Joseph Jacquard was born in Lyon."
 _DOCUMENT = """# 花楼
 
 ## Ada Lovelace
@@ -49,6 +50,8 @@ def browser() -> Iterator[Browser]:
 def server(shared_kb: Callable[..., AbstractContextManager[StdioServer]]) -> Iterator[StdioServer]:
     with shared_kb() as server:
         added = server.call("add", text=_DOCUMENT, title="花楼与分析机", source="织")
+        server.call("job", id=added["structuredContent"]["job"]["id"], action="wait")
+        added = server.call("add", text=_OTHER, title="Rivers", source="织")
         server.call("job", id=added["structuredContent"]["job"]["id"], action="wait")
         yield server
 
@@ -177,10 +180,12 @@ def test_a_click_lets_the_host_ask_for_more_and_for_a_passage(browser: Browser, 
 
 
 def test_a_path_is_shown_as_one(browser: Browser, host: str) -> None:
-    with _shown(browser, host, capabilities={}, context={}, entity="Ada Lovelace", to="Lyon") as page:
+    with _shown(
+        browser, host, capabilities={}, context={}, entity="Ada Lovelace", to="Joseph Jacquard"
+    ) as page:
         assert (
             page.wait("document.querySelector('#panel h2')?.textContent", frame="app")
-            == "Ada Lovelace → Lyon"
+            == "Ada Lovelace → Joseph Jacquard"
         )
         assert page.run("document.querySelectorAll('#panel ol > li').length", frame="app") >= 2
 

@@ -73,6 +73,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Loom's home with a document in it, which `loom_kb` works with in all tests here."""
     folder = tmp_path_factory.mktemp("filled")
     (folder / "花楼.md").write_text(_DOCUMENT, encoding="utf-8")
+    (folder / "other.md").write_text("Grace Hopper worked at Harvard University.", encoding="utf-8")
     options = ["--home", str(folder / "home"), "--embedder", "hashing"]
     assert run(["add", str(folder / "花楼.md"), *options]) == 0
     return folder / "home"
@@ -131,7 +132,8 @@ def test_the_command_shows_what_is_around_an_entity(
     assert loom_kb("graph", "--html", file, "--entity", "Lyon", "--hops", "1").returncode == 0
     with browser.page(file) as page:
         assert _chosen(page) == "Lyon"
-        assert page.run("graph.named('London') === undefined")
+        assert page.run("graph.named('London') !== undefined")
+        assert page.run("graph.named('Grace Hopper') === undefined")
 
 
 def test_the_command_says_what_it_cannot_do(loom_kb: RunCommand, tmp_path: Path) -> None:

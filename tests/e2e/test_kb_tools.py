@@ -369,7 +369,7 @@ def test_an_entity_is_shown_with_what_it_is_connected_with_and_the_evidence(serv
     content = shown["structuredContent"]
     assert content["entity"] == "Kùzu"
     waterloo = next(r for r in content["relations"] if r["object"] == "University of Waterloo")
-    assert waterloo["evidence"] == "Kùzu was made at the University of Waterloo"
+    assert waterloo["evidence"] == "Kùzu was made at the University of Waterloo."
     assert "Kùzu" in server.call("fetch", id=waterloo["passage_id"])["structuredContent"]["text"]
     assert "Kùzu is connected with: " in text_of(shown)
 

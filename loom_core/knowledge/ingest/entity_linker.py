@@ -216,6 +216,14 @@ def _may_hold(text: str, names: Collection[bytes]) -> bool:
 
 
 def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[MentionLink]:
+    """Yield the first place of each name in each text, if there is one outside of a longer name: there."""
     for chunk, text in texts:
-        for entity, start, end in names.find(text):
+        places: dict[int, tuple[bool, int, int]] = {}
+        reach = 0
+        for entity, start, end in sorted(names.find(text), key=lambda match: (match.start, -match.end)):
+            place = end <= reach, start, end
+            if entity not in places or place < places[entity]:
+                places[entity] = place
+            reach = max(reach, end)
+        for entity, (_, start, end) in places.items():
             yield MentionLink(chunk, entity, start, end, " ".join(text[start:end].split()))

@@ -13,6 +13,7 @@ from loom_core.knowledge.ingest.stored_documents import iterate_drafts
 from loom_core.knowledge.maintenance.finding import CheckFinding, CheckReport
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
+from loom_core.knowledge.store.graph import ABOUT_TYPE, COMMON
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.knowledge.uris import display_uri
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.store import KnowledgeStore
 
-__all__ = ["COUNTED_NAMES", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
+__all__ = ["COUNTED_NAMES", "MISJUDGED", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
 
 
 def check_record(store: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
@@ -159,7 +160,7 @@ def _format_uris(uris: Sequence[str]) -> str:
 
 COUNTED_NAMES = (
     "SELECT entity, name, type, COUNT(*) AS uses FROM (SELECT entity, name, type FROM mentions "
-    "UNION ALL SELECT entity, name, 'thing' FROM abouts) GROUP BY entity, name, type"
+    f"UNION ALL SELECT entity, name, '{ABOUT_TYPE}' FROM abouts) GROUP BY entity, name, type"
 )
 """Statement for the rows that the table `names` should hold."""
 
@@ -170,6 +171,9 @@ UNSUPPORTED = (
     "AND NOT EXISTS (SELECT 1 FROM alias_statements WHERE entity = entities.key OR other = entities.key)"
 )
 """Statement for the entities that no chunk refers to."""
+
+MISJUDGED = f"SELECT key FROM entities AS e WHERE common != ({COMMON})"
+"""Statement for the entities whose names are wrongly taken for common words, or not."""
 
 UNEMBEDDED = "SELECT key FROM chunks AS c WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)"
 """Statement for the chunks without a vector, which the table `unembedded` should hold."""
@@ -258,6 +262,10 @@ def check_graph(store: KnowledgeStore) -> Iterator[CheckFinding]:
     )
     if wrong["n"]:
         yield CheckFinding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
+    (misjudged,) = store.database.rows(f"SELECT COUNT(*) AS n FROM ({MISJUDGED})")
+    if misjudged["n"]:
+        text = f"of {misjudged['n']:,} names it is wrong whether they are common words"
+        yield CheckFinding("graph", text, "graph")
     if misgrouped := store.aliases.find_misgrouped():
         text = f"{len(misgrouped):,} entities are in the wrong group of aliases"
         yield CheckFinding("graph", text, "graph")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.stored_documents import load_draft
-from loom_core.knowledge.maintenance.check import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
+from loom_core.knowledge.maintenance.check import COUNTED_NAMES, MISJUDGED, UNEMBEDDED, UNSUPPORTED, dangling
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.uris import path_of
@@ -167,6 +167,7 @@ def _recount(store: KnowledgeStore, db: sqlite3.Connection) -> None:
     )
     unsupported = [row["key"] for row in db.execute(UNSUPPORTED)]
     db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
+    store.graph.judge([row["key"] for row in db.execute(MISJUDGED)])
     regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
     store.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
     # Links to their names may be lost: search for these again.

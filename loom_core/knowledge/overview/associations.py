@@ -1,67 +1,153 @@
-"""Associations of entities: relations that passages state, and pairs that are near each other beyond chance.
+"""Associations of entities: relations that passages state, and names that are together beyond chance.
 
-Two names in one sentence may be there by chance, and the more frequent they are, the more likely. Normalised
-pointwise mutual information (Bouma, 2009) tells: 0 is chance, 1 means that neither is without the other.
+Two names in one passage may be there by chance, and the more frequent they are, the more likely. Normalised
+pointwise mutual information (Bouma, 2009) tells: 0 is chance, 1 means that neither is without the other. What
+rests on few passages is discounted (Pantel and Lin, 2002).
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING
 
+from loom_core.knowledge.interface import EntityEdge
 from loom_core.knowledge.model import RELATED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from loom_core.knowledge.interface import EntityEdge
+    from loom_core.knowledge.store import EntityReader
 
-__all__ = ["Association", "associate", "find_path", "informativeness"]
+__all__ = ["Associations", "by_strength", "find_path", "informativeness", "related_pairs", "strength"]
 
-_CHANCE = 0.25  # association of two names from which on they are related
+_CHANCE = 0.25  # strength of two names from which on they are related
 _DEVIATIONS = 3.0  # or so many standard deviations more passages than by chance
 _FEW = 20  # passages, below which chance cannot be told, and every pair is kept
+_READ = 1_000  # passages of an entity that are read: of a more frequent one, an even sample
+_EACH = 200  # associations of an entity, the best
+_RING = 20  # entities of a hop that are followed further
 _FOLLOWED = 1.0  # cost of any step of a path; a weak association costs up to as much again
 _HUB = 3.0  # cost of passing an entity that is in all passages
 
 
-class Association(NamedTuple):
-    """A relation, and how strong it is, 0 to 1.
-
-    The strength of a stated relation is its confidence, that of a pair without a statement its normalised
-    pointwise mutual information over passages.
-    """
-
-    edge: EntityEdge
-    strength: float
-
-
-def associate(edges: Iterable[EntityEdge], spread: Mapping[int, int], *, passages: int) -> list[Association]:
-    """Return the relations that are stated, or better than chance: stated ones first, then the strongest.
+class Associations:
+    """The associations of entities, read from the store as they are asked for.
 
     Args:
-        edges: relations of entities.
-        spread: how many passages mention each entity that is an end of one.
+        graph: where entities and mentions are.
+        passages: how many there are in all.
+        stated: returns the relations of an entity that passages state.
+    """
+
+    def __init__(
+        self, graph: EntityReader, *, passages: int, stated: Callable[[int], Iterable[EntityEdge]]
+    ) -> None:
+        self._graph = graph
+        self._passages = passages
+        self._stated = stated
+        self._of: dict[int, list[EntityEdge]] = {}
+
+    def of(self, entity: int) -> list[EntityEdge]:
+        """Return the associations of an entity, the best first: relations, then names beyond chance.
+
+        The confidence of the latter, `RELATED`, is their `strength`.
+        """
+        if entity not in self._of:
+            stated = list(self._stated(entity))
+            known = {end for edge in stated for end in (edge.subject, edge.object)}
+            spread, together = self._graph.mentioned_together(entity, sample=_READ)
+            others = sorted(together.keys() - known)
+            counts = self._graph.passage_counts(others)
+            pairs = [
+                EntityEdge(entity, RELATED, other, together[other], sure)
+                for other in others
+                if (sure := strength(together[other], spread, counts.get(other, 0), self._passages))
+            ]
+            self._of[entity] = by_strength([*stated, *pairs])[:_EACH]
+        return self._of[entity]
+
+    def around(self, entities: Sequence[int], *, hops: int) -> tuple[list[int], list[EntityEdge]]:
+        """Return the entities around some, nearest and best associated first, and their associations.
+
+        Args:
+            entities: where to begin; the result begins with them.
+            hops: how far to go; of each hop the best associated entities are followed further.
+        """
+        edges: set[EntityEdge] = set()
+        near, ring = dict.fromkeys(entities), list(entities)
+        for _ in range(hops):
+            fresh: dict[int, None] = {}
+            for entity in ring:
+                edges.update(self.of(entity))
+                ends = (end for edge in self.of(entity) for end in (edge.subject, edge.object))
+                fresh |= {end: None for end in ends if end not in near}
+            near |= fresh
+            ring = list(fresh)[:_RING]
+        return list(near), by_strength(edges)
+
+    def path(self, start: int, end: int, *, steps: int) -> list[EntityEdge] | None:
+        """Return the path that says most from one entity to another, or None; see `find_path`."""
+        keys, edges = self.around([start, end], hops=steps // 2)
+        spread = self._graph.passage_counts(keys)
+        path = find_path(edges, start, end, steps=steps, spread=spread, passages=self._passages)
+        return None if path is None else [_between(edges, *ends) for ends in pairwise(path)]
+
+
+def _between(edges: Iterable[EntityEdge], one: int, other: int) -> EntityEdge:
+    return next(edge for edge in edges if {edge.subject, edge.object} == {one, other})
+
+
+def related_pairs(
+    mentions: Iterable[tuple[int, int]], spread: Mapping[int, int], *, passages: int
+) -> list[EntityEdge]:
+    """Return the pairs of names that are together beyond chance, the strongest first.
+
+    Args:
+        mentions: passages and the entities that they mention, by passage.
+        spread: how many passages mention each entity.
         passages: how many there are in all.
     """
-    found: list[Association] = []
-    for edge in edges:
-        if edge.predicate != RELATED:
-            found.append(Association(edge, edge.confidence))
-            continue
-        one, other = (max(spread.get(end, 0), edge.support) for end in (edge.subject, edge.object))
-        expected = one * other / passages
-        mutual = _mutual_information(edge.support, expected, passages)
-        if passages < _FEW:
-            found.append(Association(edge, max(mutual, _CHANCE)))
-        elif mutual > 0 and (
-            mutual >= _CHANCE or edge.support > expected + _DEVIATIONS * math.sqrt(expected)
-        ):
-            found.append(Association(edge, mutual))
-    found.sort(key=_rank)
-    return found
+    together: Counter[tuple[int, int]] = Counter()
+    of_passage: defaultdict[int, list[int]] = defaultdict(list)
+    for passage, entity in mentions:
+        of_passage[passage].append(entity)
+    for entities in of_passage.values():
+        together.update(combinations(sorted(entities), 2))
+    return by_strength(
+        EntityEdge(one, RELATED, other, support, sure)
+        for (one, other), support in together.items()
+        if (sure := strength(support, spread[one], spread[other], passages))
+    )
+
+
+def strength(together: int, one: int, other: int, passages: int) -> float:
+    """Return how strongly two names are associated: 0 up to chance, 1 if neither is without the other.
+
+    Args:
+        together: passages that mention both.
+        one: passages that mention the first.
+        other: passages that mention the second.
+        passages: all passages.
+    """
+    one, other = max(one, together), max(other, together)
+    least = min(one, other)
+    discount = together / (together + 1) * least / (least + 1)
+    if together >= passages:
+        return discount
+    expected = one * other / passages
+    mutual = min(math.log(together / expected) / math.log(passages / together), 1.0) * discount
+    if passages < _FEW:
+        return max(mutual, _CHANCE)
+    beyond = together > 1 and together > expected + _DEVIATIONS * math.sqrt(expected)
+    return mutual if mutual >= _CHANCE or (mutual > 0 and beyond) else 0.0
+
+
+def by_strength(edges: Iterable[EntityEdge]) -> list[EntityEdge]:
+    """Return associations in order: stated relations first, then by strength, which many passages raise."""
+    return sorted(edges, key=_rank)
 
 
 def informativeness(spread: int, passages: int) -> float:
@@ -78,7 +164,7 @@ def informativeness(spread: int, passages: int) -> float:
 
 
 def find_path(
-    associations: Iterable[Association],
+    edges: Iterable[EntityEdge],
     start: int,
     end: int,
     *,
@@ -92,7 +178,7 @@ def find_path(
     everything is near a hub.
 
     Args:
-        associations: the relations to follow, in both directions.
+        edges: the associations to follow, in both directions.
         start: where it begins.
         end: where it ends.
         steps: how many at most.
@@ -100,10 +186,10 @@ def find_path(
         passages: how many there are in all.
     """
     near: defaultdict[int, list[tuple[int, float]]] = defaultdict(list)
-    for edge, strength in associations:
+    for edge in edges:
         for one, other in ((edge.subject, edge.object), (edge.object, edge.subject)):
             hub = math.log1p(spread.get(other, 0)) / math.log1p(max(passages, 1)) if other != end else 0.0
-            near[one].append((other, _FOLLOWED + (1 - strength) + _HUB * hub))
+            near[one].append((other, _FOLLOWED + (1 - edge.confidence) + _HUB * hub))
     costs: dict[int, float] = {start: 0.0}
     waiting: list[tuple[float, int, tuple[int, ...]]] = [(0.0, start, (start,))]
     while waiting:
@@ -119,20 +205,10 @@ def find_path(
     return None
 
 
-def _rank(each: Association) -> tuple[bool, float, int, int]:
-    """Order relations: stated ones first, then by strength, and of equally strong ones by passages."""
-    edge, strength = each
-    return edge.predicate == RELATED, -strength * math.log1p(edge.support), edge.subject, edge.object
-
-
-def _mutual_information(together: int, expected: float, passages: int) -> float:
-    """Return the normalised pointwise mutual information of two names.
-
-    Args:
-        together: passages that have both next to each other.
-        expected: how many would have them by chance.
-        passages: all passages.
-    """
-    if together >= passages:
-        return 1.0
-    return min(math.log(together / expected) / math.log(passages / together), 1.0)
+def _rank(edge: EntityEdge) -> tuple[bool, float, int, int]:
+    return (
+        edge.predicate == RELATED,
+        -edge.confidence * math.log1p(edge.support),
+        edge.subject,
+        edge.object,
+    )

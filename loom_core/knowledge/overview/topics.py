@@ -88,9 +88,9 @@ class TopicMap:
         newest = max(self.topic_of, default=0)
         votes: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
         topic_of = self.topic_of_entity()
-        for chunk, entity, count in store.graph.mention_counts(after=newest):
+        for chunk, entity in store.graph.recognised(after=newest):
             if entity in topic_of:
-                votes[chunk][topic_of[entity]] += count
+                votes[chunk][topic_of[entity]] += 1
         joined = {chunk: max(each, key=lambda place: (each[place], -place)) for chunk, each in votes.items()}
         more: defaultdict[int, list[int]] = defaultdict(list)
         for chunk, place in joined.items():
@@ -148,14 +148,14 @@ def map_topics(store: KnowledgeStore) -> TopicMap:
 
     with store.database.snapshot():
         chunks = store.documents.chunk_documents()
-        mentions = np.array(list(store.graph.mention_counts()), np.int64).reshape(-1, 3)
+        mentions = np.array(list(store.graph.recognised()), np.int64).reshape(-1, 2)
         nodes = {node.key: node for node in store.graph.all_nodes() if node.type not in _NO_TOPIC}
     keys = np.array([key for key, _ in chunks], np.int64)
     documents = np.array([document for _, document in chunks], np.int64)
     known = np.array([key in nodes for key in mentions[:, 1].tolist()], bool)
     mentions = mentions[known]
     place = np.searchsorted(keys, mentions[:, 0])
-    entities, terms = _telling(place, mentions[:, 1], mentions[:, 2], count=len(keys))
+    entities, terms = _telling(place, mentions[:, 1], np.ones(len(place), np.int64), count=len(keys))
     names = [nodes[key].name for key in entities.tolist()]
     if (np.bincount(terms.passage, minlength=len(keys)) < _ENTITIES).sum() > _POOR * len(keys):
         words, found = _words_of(store, keys[:_MOST_READ])

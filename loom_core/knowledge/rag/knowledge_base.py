@@ -19,6 +19,7 @@ from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtract
 from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.runner import IngestRunner
 from loom_core.knowledge.interface import KnowledgeBaseProvider
+from loom_core.knowledge.overview.associations import Associations
 from loom_core.knowledge.overview.overview import KnowledgeOverview, summarise
 from loom_core.knowledge.overview.topics import TopicIndex, TopicMap
 from loom_core.knowledge.rag.embedder_choice import (
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
-    from loom_core.knowledge.interface import Channel, Extractor, GraphStore, Reranker, Retriever
+    from loom_core.knowledge.interface import Channel, EntityEdge, Extractor, GraphStore, Reranker, Retriever
     from loom_core.knowledge.maintenance.archive import Manifest
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.owner.protocol import OwnerRequest
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = ["GraphRAGKnowledgeBase", "KnowledgeBase"]
 
 _Found = TypeVar("_Found")
+_MOST_NEAR = 400  # relations of an entity that are looked at
 
 
 class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
@@ -389,7 +391,9 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         """Return the passage with an id, or None."""
         return await to_thread.run_sync(self._item, knowledge_id)
 
-    def ask_graph(self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int) -> _Found:
+    def ask_graph(
+        self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int = 1
+    ) -> _Found:
         """Query a graph that holds at least the neighbourhood of some entities. Blocks.
 
         The process that works for the knowledge base has Kùzu; any other, and that one, too, while Kùzu's
@@ -407,6 +411,17 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             except IndexDamagedError as error:
                 self._graph.report_damage(error)
         return ask(neighbourhood(self.store.graph, around, hops=hops))
+
+    def associations(self) -> Associations:
+        """Return the associations of entities: relations of the graph, and names together beyond chance."""
+
+        def stated(entity: int) -> list[EntityEdge]:
+            _, edges = self.ask_graph(
+                lambda graph: graph.neighbours(entity, limit=_MOST_NEAR), around=[entity]
+            )
+            return [edge for edge in edges if entity in {edge.subject, edge.object}]
+
+        return Associations(self.graph, passages=self.coverage()[1], stated=stated)
 
     def coverage(self) -> tuple[int, int]:
         """Return how many chunks have a vector, and how many there are. Blocks."""

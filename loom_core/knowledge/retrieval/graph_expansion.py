@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.retrieval.channels import Channels
-    from loom_core.knowledge.store.graph import AboutRow, GraphTable, MentionRow
+    from loom_core.knowledge.store.graph import GraphTable
+    from loom_core.knowledge.store.mentions import AboutRow, MentionRow
     from loom_core.knowledge.text.surface_forms import SurfaceToken
 
 __all__ = [

@@ -93,7 +93,7 @@ class ItemOutcome:
 
 
 class MentionColumns(NamedTuple):
-    """The mentions of a chunk as columns, one per entity and place."""
+    """The mentions of a chunk as columns, one per entity."""
 
     entity: tuple[str, ...] = ()
     start: tuple[int, ...] = ()
@@ -210,17 +210,23 @@ Prepared: TypeAlias = PreparedDocument | ItemOutcome
 
 
 def extraction_columns(extraction: Extraction) -> ExtractionColumns:
-    """Convert an extraction to columns: without invalid names and duplicates."""
-    mentions: dict[tuple[str, int], tuple[str, int, int, str, str, str, float]] = {}
+    """Convert an extraction to columns: without invalid names and duplicates.
+
+    Of several mentions of an entity the surest one is kept, the first of equally sure ones: a passage that
+    says a name twice is found, linked and counted like one that says it once.
+    """
+    mentions: dict[str, tuple[str, int, int, str, str, str, float]] = {}
     for name, start, end, type_, method, confidence in extraction.mentions:
         if id_ := name_key(name):
-            mentions.setdefault((id_, start), (id_, start, end, name, type_, method, confidence))
+            kept = mentions.get(id_)
+            if kept is None or (-confidence, start) < (-kept[-1], kept[1]):
+                mentions[id_] = (id_, start, end, name, type_, method, confidence)
     abouts = {
         (id_, source): (id_, source, name, confidence)
         for name, source, confidence in reversed(extraction.abouts)
         if (id_ := name_key(name))
     }
-    named = {id_ for id_, _ in mentions}.union(id_ for id_, _ in abouts)
+    named = mentions.keys() | {id_ for id_, _ in abouts}
     relations: dict[tuple[str, str, str], tuple[str, str, str, int, int, str, float]] = {}
     for subject, predicate, object_, start, end, method, confidence in extraction.relations:
         one, two = name_key(subject), name_key(object_)
@@ -228,7 +234,7 @@ def extraction_columns(extraction: Extraction) -> ExtractionColumns:
             for id_, name in ((one, subject), (two, object_)):
                 if id_ not in named:  # both ends of a relation count as mentions
                     named.add(id_)
-                    mentions[id_, start] = (id_, start, end, name, "thing", method, confidence)
+                    mentions[id_] = (id_, start, end, name, "thing", method, confidence)
             relations.setdefault((one, predicate, two), (one, predicate, two, start, end, method, confidence))
     aliases: dict[tuple[str, str], tuple[str, str, AliasKind, int, int, float]] = {}
     for subject, other, kind, start, end, confidence in extraction.aliases:
@@ -237,7 +243,7 @@ def extraction_columns(extraction: Extraction) -> ExtractionColumns:
             for id_, name in ((one, subject), (two, other)):
                 if id_ not in named:
                     named.add(id_)
-                    mentions[id_, start] = (id_, start, end, name, "thing", "alias", confidence)
+                    mentions[id_] = (id_, start, end, name, "thing", "alias", confidence)
             aliases.setdefault((one, two), (one, two, kind, start, end, confidence))
     return ExtractionColumns(
         MentionColumns(*zip(*mentions.values(), strict=True)),

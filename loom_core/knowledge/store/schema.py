@@ -371,4 +371,24 @@ CREATE TABLE job_spendings (     -- what a language model has taken for a job so
 )
 """
 
-SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4 = """
+-- Names next to each other in a sentence are no relation: what is together beyond chance is computed.
+DELETE FROM relations WHERE predicate = 'related to' AND method = 'between';
+-- A name that was looked up, or that a passage is about, was not recognised there: it has no type.
+UPDATE mentions SET type = 'name' WHERE method = 'title';
+DELETE FROM names;
+INSERT INTO names SELECT entity, name, type, COUNT(*) FROM (
+    SELECT entity, name, type FROM mentions UNION ALL SELECT entity, name, '' FROM abouts
+) GROUP BY entity, name, type;
+-- Whether its names are common words: a function of `names`, see `COMMON` in graph.py.
+ALTER TABLE entities ADD COLUMN common INTEGER NOT NULL DEFAULT FALSE;
+UPDATE entities SET common = TRUE WHERE key IN (
+    SELECT entity FROM names WHERE type != '' GROUP BY entity
+    HAVING SUM(uses) >= 10 AND 5 * SUM(CASE type WHEN 'name' THEN 0 ELSE uses END) < SUM(uses)
+);
+UPDATE mentions SET confidence = 0 WHERE type = 'name'
+    AND EXISTS (SELECT 1 FROM entities WHERE key = entity AND common);
+DELETE FROM indexes WHERE name = 'graph'
+"""
+
+SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)

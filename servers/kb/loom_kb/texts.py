@@ -244,7 +244,7 @@ def graph_text(result: GraphResult) -> str:
     if result.path:
         head = "Path: " + " → ".join(result.path)
     else:
-        kinds = ", ".join(f"{e.name} ({e.type}, {e.mentions} mentions)" for e in result.entities)
+        kinds = ", ".join(f"{e.name} ({e.type}, passages: {e.mentions})" for e in result.entities)
         head = f"{result.entity} is connected with: {kinds or 'nothing else'}."
     budget = TextBudget(narrow="a smaller limit or fewer hops", separator="\n")
     budget.add(head)

@@ -110,7 +110,7 @@ def test_a_graph_is_told_as_surroundings_or_as_a_path():
         also_known_as=["Qingdao Port", "青島港"],
     )
     assert graph_text(around).splitlines() == [
-        "青岛港 is connected with: 李明 (person, 2 mentions).",
+        "青岛港 is connected with: 李明 (person, passages: 2).",
         "青岛港 is also known as: Qingdao Port, 青島港.",
         "- 李明 —是→ 青岛港 (2×): “李明是青岛港” id=d1.a",
         "- 李明 —part of→ x (1×)",

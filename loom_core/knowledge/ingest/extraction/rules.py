@@ -24,10 +24,16 @@ from loom_core.knowledge.ingest.extraction.relations import (
     sentence_relations,
 )
 from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
-from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
+from loom_core.knowledge.ingest.extraction.selection import (
+    distinct,
+    name_short_options,
+    surest_mentions,
+    without_overlap,
+    without_values,
+)
 from loom_core.knowledge.ingest.extraction.statements import find_predicate
 from loom_core.knowledge.ingest.extraction.tagger import shipped_tagger
-from loom_core.knowledge.model import RELATED, About, Extraction, Mention, Relation
+from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.memoization import memoize
@@ -58,7 +64,7 @@ _SECTION_NUMBER = re.compile(
 _MANUAL_PAGE = re.compile(r"\s+(?:Manual Page|manual page|man page|手册页)$")
 _FIRST_WORDS = 80  # characters
 _LAST_GAP = re.compile(r"\s+\S*$")
-_ALIAS, _BY_PRONOUN, _ADJACENT = 0.6, 0.4, 0.2  # confidences of relations
+_ALIAS, _BY_PRONOUN = 0.6, 0.4  # confidences of relations
 _NEAR_START = 8  # characters before a passage's first entity if the passage may be about it
 _AFTER = 12  # characters after the second entity that may hold a Chinese verb
 _MAX_BETWEEN = 60  # characters between two mentions that may still be one statement
@@ -116,16 +122,16 @@ class RuleExtractor:
             definition = None
         mentions = self._mentions(chunk)
         subjects, defined = self._abouts(chunk, mentions, definition)
-        relations = [*defined, *_heading_relations(chunk)]
+        relations = [*defined, *_heading_relations(chunk, mentions)]
         title = subject_name(chunk.title)
         subject = title if _says_something(title) else ""
         if chunk.language != "code":
             heading = subject_name(chunk.heading_path[-1]) if chunk.heading_path else ""
             relations += layout_relations(chunk.text, mentions, title=title, heading=heading)
         for start, end, inside in _by_sentence(chunk.text, mentions):
-            stated = sentence_relations(chunk.text, start, end, inside)
-            relations += stated
-            relations += _sentence_relations(chunk.text, start, end, inside, subject, stated)
+            relations += sentence_relations(chunk.text, start, end, inside)
+            if subject:
+                relations += _pronoun_relation(chunk.text, chunk.text[start:end], start, inside[0], subject)
         kept = surest_mentions(mentions, self._settings.max_entities_per_chunk)
         aliases = [] if chunk.language == "code" else aliases_in(chunk.text, kept, title=chunk.title)
         relations += [
@@ -147,7 +153,8 @@ class RuleExtractor:
         if chunk.language == "code":
             found = _identifiers_in(chunk.text)
         else:
-            found = shipped_tagger().mentions(chunk.text, title=chunk.title, headings=chunk.heading_path)
+            tagged = shipped_tagger().mentions(chunk.text, title=chunk.title, headings=chunk.heading_path)
+            found = name_short_options(without_values(tagged), subject_name(chunk.title))
         if self._settings.entity_types:
             found = [mention for mention in found if mention.type in self._settings.entity_types]
         return found
@@ -209,13 +216,15 @@ def _generic_keys() -> frozenset[str]:
     return frozenset(map(name_key, _GENERIC_HEADINGS.replace("\n", "").split(";")))
 
 
-def _heading_relations(chunk: Chunk) -> list[Relation]:
+def _heading_relations(chunk: Chunk, mentions: Sequence[Mention]) -> list[Relation]:
+    """Return what the headings are part of that name an entity of the passage."""
+    named = {name_key(mention.name) for mention in mentions}
     path = [name for name in map(subject_name, (chunk.title, *chunk.heading_path)) if _says_something(name)]
     path = [name for name in path if not _is_sentence(name)]
     return [
         Relation(inner, "part of", outer, 0, _first_words(chunk.text), "heading", 0.7)
         for outer, inner in pairwise(path)
-        if name_key(outer) != name_key(inner)
+        if name_key(inner) in named and name_key(outer) != name_key(inner)
     ]
 
 
@@ -261,23 +270,6 @@ def _by_sentence(text: str, mentions: list[Mention]) -> Iterable[tuple[int, int,
             place += 1
         if place > first:
             yield start, end, mentions[first:place]
-
-
-def _sentence_relations(
-    text: str, start: int, end: int, mentions: list[Mention], subject: str, stated: list[Relation]
-) -> list[Relation]:
-    relations: list[Relation] = []
-    joined = {frozenset({relation.subject, relation.object}) for relation in stated}
-    for first, second in pairwise(mentions):
-        if second.start - first.end > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
-            continue
-        if frozenset({first.name, second.name}) not in joined:
-            relations.append(
-                Relation(first.name, RELATED, second.name, first.start, second.end, "between", _ADJACENT)
-            )
-    if subject and mentions:
-        relations += _pronoun_relation(text, text[start:end], start, mentions[0], subject)
-    return relations
 
 
 _PERSONAL = frozenset({"He", "She", "His", "Her", "他", "她"})

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING
 
 from loom_core.cjk import is_cjk
 from loom_core.errors import NotFoundError
-from loom_core.knowledge.overview.associations import associate, informativeness
+from loom_core.knowledge.overview.associations import (
+    by_strength,
+    informativeness,
+    related_pairs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +42,6 @@ _LINKS_EACH = 2  # and of links, where passages about one only mention the other
 _ABOUTS, _MENTIONS = 3, 5  # passages per entity: about it, and that mention it
 _NAMES = 6  # other names of an entity
 _TEXT = 6_000_000  # characters of all passages, by default
-_RING = 400  # entities of one hop that are expanded further
 _RelationKey = tuple[int, str, int]
 """A relation: keys of its ends, and the predicate between."""
 
@@ -149,16 +152,12 @@ def view_of(
         NotFoundError: there is no such entity.
     """
     graph = knowledge_base.graph
-    spread = Counter(entity for _, entity, _ in graph.mention_counts())
-    all_edges = [
-        edge for edge, _ in associate(graph.all_edges(), spread, passages=knowledge_base.coverage()[1])
-    ]
     if entity is None:
-        nodes, edges = _most_informative(knowledge_base, all_edges, spread, limit)
+        nodes, edges = _most_informative(knowledge_base, limit)
         focus = None
     else:
         focus = _key_of(knowledge_base, entity)
-        nodes, edges = _around(graph, all_edges, focus, hops=hops, limit=limit)
+        nodes, edges = _around(knowledge_base, focus, hops=hops, limit=limit)
     number = {node.key: index for index, node in enumerate(nodes)}
     mentioned = _MentionIndex(graph, list(number))
     edges = edges[: _EDGES_EACH * len(nodes)]
@@ -206,49 +205,37 @@ def view_of(
 
 
 def _most_informative(
-    knowledge_base: GraphRAGKnowledgeBase, edges: Sequence[EntityEdge], spread: Counter[int], limit: int
+    knowledge_base: GraphRAGKnowledgeBase, limit: int
 ) -> tuple[list[EntityNode], list[EntityEdge]]:
-    """Return the entities that say most about the passages, and the relations between them.
-
-    Entities with a relation come before those without.
-    """
-    passages = knowledge_base.coverage()[1]
-    connected = {end for edge in edges for end in (edge.subject, edge.object)}
+    """Return the entities that say most about the passages, and their relations, the best first."""
+    graph, passages = knowledge_base.graph, knowledge_base.coverage()[1]
     nodes = nlargest(
         limit,
-        knowledge_base.graph.all_nodes(),
-        key=lambda node: (
-            node.key in connected,
-            informativeness(spread[node.key], passages),
-            node.mentions,
-            -node.key,
-        ),
+        graph.all_nodes(),
+        key=lambda node: (informativeness(node.mentions, passages), -node.key),
     )
-    return nodes, _among(edges, nodes)
+    return nodes, _relations_among(graph, nodes, passages)
+
+
+def _relations_among(graph: EntityReader, nodes: Sequence[EntityNode], passages: int) -> list[EntityEdge]:
+    """Return the relations between entities: those that passages state, and pairs beyond chance."""
+    spread = {node.key: node.mentions for node in nodes}
+    stated = [edge for edge in graph.all_edges() if edge.subject in spread and edge.object in spread]
+    joined = {frozenset((edge.subject, edge.object)) for edge in stated}
+    mentions = (pair for pair in graph.recognised() if pair[1] in spread)
+    pairs = related_pairs(mentions, spread, passages=passages)
+    return by_strength([*stated, *(e for e in pairs if frozenset((e.subject, e.object)) not in joined)])
 
 
 def _around(
-    graph: EntityReader, edges: Sequence[EntityEdge], start: int, *, hops: int, limit: int
+    knowledge_base: GraphRAGKnowledgeBase, start: int, *, hops: int, limit: int
 ) -> tuple[list[EntityNode], list[EntityEdge]]:
     """Return the neighbourhood of an entity, nearest first, then best connected first."""
-    near: defaultdict[int, dict[int, None]] = defaultdict(dict)  # the best relations first
-    for edge in edges:
-        near[edge.subject].setdefault(edge.object)
-        near[edge.object].setdefault(edge.subject)
-    met, ring = {start: None}, [start]
-    for _ in range(hops):
-        fresh = dict.fromkeys(other for key in ring for other in near[key] if other not in met)
-        met |= fresh
-        ring = list(fresh)[:_RING]
-    wanted = list(met)[:limit]
-    order = {key: index for index, key in enumerate(wanted)}
-    nodes = sorted(graph.nodes(wanted), key=lambda node: order[node.key])
-    return nodes, _among(edges, nodes)
-
-
-def _among(edges: Sequence[EntityEdge], nodes: Sequence[EntityNode]) -> list[EntityEdge]:
-    shown = {node.key for node in nodes}
-    return [edge for edge in edges if edge.subject in shown and edge.object in shown]
+    graph, passages = knowledge_base.graph, knowledge_base.coverage()[1]
+    near = knowledge_base.associations().around([start], hops=hops)[0][:limit]
+    order = {key: place for place, key in enumerate(near)}
+    nodes = sorted(graph.nodes(near), key=lambda node: order[node.key])
+    return nodes, _relations_among(graph, nodes, passages)
 
 
 def _key_of(knowledge_base: GraphRAGKnowledgeBase, name: str) -> int:
@@ -321,8 +308,10 @@ class _MentionIndex:
         wanted = set(map(_relation_key, edges))
         if not wanted:
             return {}
-        rows = self._graph.all_evidence()
-        return {row[:3]: row[3:] for row in rows if row[:3] in wanted}
+        found = {row[:3]: row[3:] for row in self._graph.all_evidence() if row[:3] in wanted}
+        for key in wanted - found.keys():
+            found.update((key, place) for place in self._graph.nearest(key[0], key[2], limit=1))
+        return found
 
     def places(self, key: int) -> list[TextPosition]:
         """Return the mentions of an entity; an empty span in a chunk that is only about it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
@@ -13,8 +12,8 @@ from anyio import to_thread
 from pydantic import Field
 
 from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.knowledge.ingest.chunking.boundaries import sentence_ends
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
-from loom_core.knowledge.overview.associations import Association, associate, find_path
 from loom_core.server.calls.context import ToolContext
 from loom_core.server.calls.elicitation import can_ask, consent
 from loom_core.server.calls.progress import progress
@@ -95,8 +94,6 @@ _Source = Annotated[str | None, Field(description="Knowledge base; left out, all
 """Argument that selects a knowledge base."""
 
 _MAX_PATH = 4
-_WIDER = 4  # times as many neighbours are looked at as are shown
-_MOST_NEAR = 400  # neighbours of a hop, at most
 _MAX_NAMES = 20
 _MAX_QUOTE = 240  # characters of a passage that are quoted as evidence
 _WHOLE = math.inf
@@ -479,84 +476,32 @@ def _explore_graph(
 ) -> GraphResult:
     start = _find(knowledge_base, entity)
     names = knowledge_base.aliases.names_of(start.key)[:_MAX_NAMES]
+    associations = knowledge_base.associations()
     if to is None:
-        around = _associations(knowledge_base, [start.key], hops=hops, limit=_WIDER * limit)
-        near = _nearest(around, start.key, limit=limit * hops)
-        edges = [edge for edge, _ in around if edge.subject in near and edge.object in near][: 2 * limit]
-        keys = [key for key in near if key != start.key]
+        near, around = associations.around([start.key], hops=hops)
+        keys = near[1 : limit * hops + 1]
+        shown = {start.key, *keys}
+        edges = [edge for edge in around if edge.subject in shown and edge.object in shown][: 2 * limit]
     else:
         end = _find(knowledge_base, to)
-        around = _associations(knowledge_base, [start.key, end.key], hops=_MAX_PATH // 2, limit=_MOST_NEAR)
-        found = _find_path(knowledge_base, around, start.key, end.key)
-        if found is None:
+        path = associations.path(start.key, end.key, steps=_MAX_PATH)
+        if path is None:
             raise NotFoundError(
                 f"No path of up to {_MAX_PATH} relations leads from {start.name!r} to {end.name!r}.",
                 advice="Ask `query` about both; passages may connect what the graph does not.",
             )
-        edges = [
-            next(edge for edge, _ in around if {edge.subject, edge.object} == {one, other})
-            for one, other in pairwise(found)
-        ]
-        keys = found
+        edges, keys = path, [start.key]
+        for edge in path:
+            keys.append(edge.object if edge.subject == keys[-1] else edge.subject)
     known = {node.key: node for node in knowledge_base.graph.nodes(keys)}
     nodes = [known[key] for key in keys if key in known]
-    path = [node.name for node in nodes] if to is not None else []
     return GraphResult(
         entity=start.name,
         also_known_as=[name for name in names if name != start.name],
         entities=[EntityInfo(name=node.name, type=node.type, mentions=node.mentions) for node in nodes],
         relations=_relations(knowledge_base, [start, *nodes], edges),
-        path=path,
+        path=[node.name for node in nodes] if to is not None else [],
     )
-
-
-def _associations(
-    knowledge_base: GraphRAGKnowledgeBase, keys: Sequence[int], *, hops: int, limit: int
-) -> list[Association]:
-    """Return the relations around some entities that are stated or better than chance, the best first.
-
-    Args:
-        knowledge_base: the knowledge base.
-        keys: where to begin.
-        hops: how far to go.
-        limit: entities that each hop adds.
-    """
-    edges: set[EntityEdge] = set()
-    for key in keys:
-        edges.update(
-            knowledge_base.ask_graph(
-                lambda store, key=key: store.neighbours(key, hops=hops, limit=min(limit, _MOST_NEAR)),
-                around=[key],
-                hops=hops,
-            )[1]
-        )
-    ends = {end for edge in edges for end in (edge.subject, edge.object)}
-    spread = knowledge_base.graph.passage_counts(ends)
-    return associate(edges, spread, passages=knowledge_base.coverage()[1])
-
-
-def _find_path(
-    knowledge_base: GraphRAGKnowledgeBase, associations: Sequence[Association], start: int, end: int
-) -> list[int] | None:
-    ends = {key for edge, _ in associations for key in (edge.subject, edge.object)}
-    spread = knowledge_base.graph.passage_counts(ends)
-    passages = knowledge_base.coverage()[1]
-    return find_path(associations, start, end, steps=_MAX_PATH, spread=spread, passages=passages)
-
-
-def _nearest(associations: Sequence[Association], start: int, *, limit: int) -> list[int]:
-    """Return the entities that the best associations connect with one, itself first."""
-    near = {start: None}
-    ring = {start}
-    while ring and len(near) <= limit:
-        fresh: dict[int, None] = {}
-        for edge, _ in associations:
-            for one, other in ((edge.subject, edge.object), (edge.object, edge.subject)):
-                if one in ring and other not in near:
-                    fresh.setdefault(other)
-        near |= fresh
-        ring = set(fresh)
-    return list(near)[: limit + 1]
 
 
 def _find(knowledge_base: GraphRAGKnowledgeBase, name: str) -> EntityNode:
@@ -581,10 +526,10 @@ def _relations(
     told: list[RelationInfo] = []
     for edge in edges:
         quote, passage = "", ""
-        for chunk, start, end in graph.evidence(edge.subject, edge.predicate, edge.object, limit=1):
+        for chunk, start, end in graph.evidence(edge, limit=1):
             row = knowledge_base.documents.chunks([chunk]).get(chunk)
             if row is not None:
-                quote = " ".join(row.text[start : min(end, start + _MAX_QUOTE)].split())
+                quote = _quote(row.text, start, end)
                 passage = row.id
         told.append(
             RelationInfo(
@@ -597,6 +542,18 @@ def _relations(
             )
         )
     return told
+
+
+def _quote(text: str, start: int, end: int) -> str:
+    """Return the sentences that hold a span of a text, or the span if these are too long to quote."""
+    paragraph = text.rfind("\n\n", 0, start) + 1
+    floor = max(paragraph, start - _MAX_QUOTE)
+    first = max(sentence_ends(text, floor, start), default=floor)
+    after = text.find("\n\n", end)
+    last = next(sentence_ends(text, end - 1, end + _MAX_QUOTE), len(text) if after < 0 else after)
+    if last - first > _MAX_QUOTE:
+        first, last = start, min(end, start + _MAX_QUOTE)
+    return " ".join(text[first:last].split())
 
 
 def _register_job_tools(server: LoomServer, service: KnowledgeService) -> None:

@@ -99,10 +99,10 @@ def test_whole_tables_are_what_the_record_says_of_each_entity(store: KnowledgeSt
 def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(store: KnowledgeStore, put):
     put(*TEXTS, TEXTS[0])
     evidence = {row[:3]: row[3:] for row in store.graph.all_evidence()}
-    edges = list(store.graph.all_edges())
-    assert evidence.keys() == {(edge.subject, edge.predicate, edge.object) for edge in edges}
+    edges = {(edge.subject, edge.predicate, edge.object): edge for edge in store.graph.all_edges()}
+    assert evidence.keys() == edges.keys()
     for relation, place in evidence.items():
-        assert [place] == store.graph.evidence(*relation, limit=1)
+        assert [place] == store.graph.evidence(edges[relation], limit=1)
 
 
 def test_no_one_waits_for_a_graph_that_a_child_builds(make, store: KnowledgeStore, tmp_path: Path):

@@ -8,9 +8,9 @@ from loom_core.knowledge.indexes.graph import neighbourhood
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 
 TEXTS = [
-    "Ada Lovelace translated Luigi Menabrea in London.",
-    "Luigi Menabrea visited Charles Babbage in Turin.",
-    "Charles Babbage admired Joseph Jacquard.",
+    "Ada Lovelace was born in London.",
+    "Charles Babbage died in London.",
+    "Charles Babbage lived in Turin.",
 ]
 
 
@@ -25,20 +25,20 @@ async def knowledge_base():
 async def test_it_agrees_with_the_graph_store(knowledge_base):
     graph = knowledge_base.store.graph
     (ada,) = graph.search("Ada Lovelace", limit=1)
-    (jacquard,) = graph.search("Joseph Jacquard", limit=1)
-    read = neighbourhood(graph, [ada, jacquard], hops=2)
-    store = knowledge_base.ask_graph(lambda store: store, around=[ada, jacquard], hops=2)
+    (turin,) = graph.search("Turin", limit=1)
+    read = neighbourhood(graph, [ada, turin], hops=2)
+    store = knowledge_base.ask_graph(lambda store: store, around=[ada, turin], hops=2)
     assert read.neighbours(ada, hops=2) == store.neighbours(ada, hops=2)
-    assert read.path(ada, jacquard) == store.path(ada, jacquard)
-    path = read.path(ada, jacquard)
+    assert read.path(ada, turin) == store.path(ada, turin)
+    path = read.path(ada, turin)
     assert path is not None
     names = [node.name for node in path.nodes]
-    assert names == ["Ada Lovelace", "Luigi Menabrea", "Charles Babbage", "Joseph Jacquard"]
+    assert names == ["Ada Lovelace", "London", "Charles Babbage", "Turin"]
 
 
 async def test_it_goes_no_further_than_asked(knowledge_base):
     graph = knowledge_base.store.graph
     (ada,) = graph.search("ada lovelace", limit=1)
     names = {node.name for node in neighbourhood(graph, [ada], hops=1).neighbours(ada, hops=3)[0]}
-    assert "Luigi Menabrea" in names
+    assert "London" in names
     assert "Charles Babbage" not in names

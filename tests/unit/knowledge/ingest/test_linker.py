@@ -66,6 +66,16 @@ def test_names_are_found_in_the_chunks_before_them_and_after_them_and_next_to_th
     assert not link_all(store, words)
 
 
+def test_a_name_is_linked_once_in_a_chunk_and_not_within_a_longer_name():
+    store = KnowledgeStore(None)
+    words = DerivedLexicalIndex(store, None)
+    add(store, ["cape alder"], naming="cape alder bay, cape alder and cape alder")
+    add(store, ["cape alder bay"], naming="nothing")
+    link_all(store, words)
+    rows = store.database.rows("SELECT name, start FROM mentions WHERE method = 'title' AND chunk = 1")
+    assert {tuple(row) for row in rows} == {("cape alder bay", 13), ("cape alder", 29)}
+
+
 def test_what_one_process_began_another_ends():
     names = [f"cape number{n}" for n in range(20)]
     expected = {(name, named) for name in names for named in ("cape number7", "cape number19")}

@@ -13,7 +13,8 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
 TEXTS = {
-    "text:paris": "# Paris\n\nParis is the capital of France. Ada Lovelace met Charles Babbage there.",
+    "text:paris": "# Paris\n\nParis is the capital of France. Ada Lovelace met Charles Babbage there. "
+    "Charles Babbage died in London.",
     "text:york": "# New York City\n\nShe moved from Paris to New York City, where the Navy is.\n\n"
     "## Harbour\n\n"
     "Ships of the U.S. Navy lie in the harbour of New York City.",

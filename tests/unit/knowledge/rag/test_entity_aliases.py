@@ -111,8 +111,8 @@ def test_the_graph_shows_one_entity_with_the_relations_of_all_its_names(make: Ma
     assert graph.find_canonical(["world meteorological organization"]) == {
         "world meteorological organization": key
     }
-    others = {graph.names_of([edge.subject, edge.object])[edge.object] for edge in graph.edges([key])}
-    assert {"United Nations", "Lisbon"} <= others
+    others = [edge.object for edge in knowledge_base.associations().of(key)]
+    assert {"United Nations", "Lisbon"} <= set(graph.names_of(others).values())
     check_indexes(knowledge_base)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from loom_core.knowledge.maintenance.check import check_graph
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.store import KnowledgeStore
+from loom_core.knowledge.store.graph import MentionLink
+from loom_core.knowledge.text.surface_forms import name_key
 
 LEFT_EMPTY = ("entities", "names", "mentions", "abouts", "relations", "new_names")
 
@@ -29,15 +32,42 @@ def test_spellings_of_one_name_are_one_entity_called_as_it_is_mostly_called(stor
     store.graph.add(
         [
             (chunks[0], Extraction(mentions=(mention("The Zell"), mention("ZELL", 9, "place")))),
-            (chunks[1], Extraction(mentions=(mention("Zell"), mention("Zell", 9), mention("——", 20)))),
+            (chunks[1], Extraction(mentions=(mention("Zell", 0, "place"), mention("——", 20)))),
+            (chunks[2], Extraction(mentions=(mention("Zell", 0, "place"), mention("Zell", 9)))),
         ]
     )
     (key,) = store.graph.keys()
     assert store.graph.find(["zell", "none"]) == {"zell": key}
     assert store.graph.names_of([key]) == {key: "Zell"}
     (node,) = store.graph.nodes([key, 99])
-    assert (node.key, node.name, node.type, node.mentions) == (key, "Zell", "place", 4)
-    assert store.graph.counts() == (1, 0, 4)
+    assert (node.key, node.name, node.type, node.mentions) == (key, "Zell", "place", 3)
+    assert store.graph.counts() == (1, 0, 3)
+
+
+def test_a_name_that_is_hardly_ever_recognised_where_it_stands_leads_nowhere(store: KnowledgeStore, prepare):
+    for n in range(13):
+        store.documents.upsert(prepare(f"the package is in 杭州 {n}", uri=f"text:{n}"))
+    first, *others = store.documents.chunk_keys()
+    title = Extraction(abouts=(About("Package", "title", 1.0),))
+    recognised = Extraction(mentions=(mention("Package", 4, "product"),))
+    store.graph.add([(first, title)])
+    (package,) = store.graph.find([name_key("Package")]).values()
+
+    def linked() -> list[int]:
+        return [chunk for chunk, _ in store.graph.mentions_of([package], limit=20)[package]]
+
+    store.graph.add_links([MentionLink(chunk, package, 4, 11, "package") for chunk in others[:9]])
+    assert linked() == others[:9]  # too few to judge
+    store.graph.add_links([MentionLink(others[9], package, 4, 11, "package")])
+    assert linked() == []
+    assert package not in {row.entity for row in store.graph.mentions_in(others)}
+    store.graph.add_links([MentionLink(others[10], package, 4, 11, "package")])
+    assert linked() == []
+    store.graph.add([(others[11], recognised)])
+    assert linked() == [others[11]]  # one of twelve
+    store.graph.remove(others[8:11])
+    assert linked() == [*others[:8], others[11]]
+    assert list(check_graph(store)) == []
 
 
 def test_relations_of_several_chunks_are_one_edge(store: KnowledgeStore, chunks):
@@ -56,7 +86,7 @@ def test_relations_of_several_chunks_are_one_edge(store: KnowledgeStore, chunks)
     )
     assert store.graph.edges_from([anna]) == [edge]
     assert store.graph.edges_from([carl]) == []
-    assert [chunk for chunk, *_ in store.graph.evidence(anna, "knows", carl, limit=5)] == [
+    assert [chunk for chunk, *_ in store.graph.evidence(edge, limit=5)] == [
         chunks[1],
         chunks[0],
     ]

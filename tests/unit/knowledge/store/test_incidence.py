@@ -14,7 +14,10 @@ CHUNKS = 60
 ENTITIES = 40
 HUB = 1  # mentioned in every chunk
 LOOKED_AT = 50
-MENTIONS = "SELECT chunk, confidence FROM mentions AS m WHERE entity = ? {} ORDER BY chunk, start LIMIT ?"
+MENTIONS = (
+    "SELECT chunk, confidence FROM mentions AS m WHERE entity = ? AND confidence > 0 {} "
+    "ORDER BY chunk, start LIMIT ?"
+)
 ASIDES = MENTIONS.format("AND NOT EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = m.entity)")
 ABOUTS = "SELECT chunk, confidence FROM abouts WHERE entity = ? ORDER BY confidence DESC, chunk LIMIT ?"
 

@@ -1,0 +1,219 @@
+"""Mentions and subjects in the store, by passage and by entity.
+
+Questions see the entities of one group (`AliasTable`) as the canonical one of them, and none that a user has
+hidden. A link of a common word has the confidence 0 (`COMMON` in graph.py) and is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from loom_core.knowledge.store.aliases import AliasTable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from loom_core.knowledge.model import AboutSource
+    from loom_core.storage import Database
+
+__all__ = ["AboutRow", "MentionReader", "MentionRow"]
+
+_LOOKED_AT = 50  # mentions of an entity that are searched for some in chunks not about it
+
+# json_each keeps the order of the list, and so do the aggregates that of the rows they are given.
+_MENTIONS_IN = """
+SELECT json_group_array(chunk), json_group_array(entity), json_group_array(start), json_group_array(end),
+    json_group_array(name), json_group_array(confidence)
+FROM (
+    SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, m.start, m.end, m.name, m.confidence
+    FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.chunk = e.value
+    LEFT JOIN aliases AS s ON s.entity = m.entity WHERE s.canonical IS NOT 0 AND m.confidence > 0
+)
+"""
+_ABOUTS_IN = """
+SELECT json_group_array(chunk), json_group_array(entity), json_group_array(document),
+    json_group_array(source), json_group_array(name), json_group_array(confidence)
+FROM (
+    SELECT a.chunk, COALESCE(s.canonical, a.entity) AS entity, c.document, a.source, a.name, a.confidence
+    FROM json_each(?) AS e CROSS JOIN abouts AS a ON a.chunk = e.value
+    CROSS JOIN chunks AS c ON c.key = a.chunk LEFT JOIN aliases AS s ON s.entity = a.entity
+    WHERE s.canonical IS NOT 0
+)
+"""
+_ENTITIES_IN = """
+SELECT json_group_array(COALESCE(s.canonical, m.entity)) FROM (
+    SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions ON chunk = e.value AND confidence > 0
+    UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts ON chunk = e.value
+) AS m LEFT JOIN aliases AS s ON s.entity = m.entity WHERE s.canonical IS NOT 0
+"""
+_DOCUMENTS_OF = """
+SELECT json_group_array(key), json_group_array(document)
+FROM (SELECT c.key, c.document FROM json_each(?) AS e CROSS JOIN chunks AS c ON c.key = e.value)
+"""
+_MEMBERS_OF = """
+SELECT json_group_array(json_array(s.entity, s.canonical))
+FROM json_each(?) AS e CROSS JOIN aliases AS s ON s.canonical = e.value AND s.entity != e.value
+"""
+_RECOGNISED = """
+SELECT DISTINCT m.chunk, COALESCE(s.canonical, m.entity) AS entity
+FROM mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+WHERE m.chunk > ? AND m.type != 'name' AND s.canonical IS NOT 0
+ORDER BY m.chunk
+"""
+_PASSAGE_COUNTS = """
+SELECT n.entity, SUM(n.uses) FROM json_each(?) AS e CROSS JOIN names AS n ON n.entity = e.value
+WHERE n.type NOT IN ('', 'name') GROUP BY n.entity
+"""
+_PASSAGE_COUNTS_OF_GROUPS = """
+SELECT json_extract(e.value, '$[1]') AS entity, COUNT(DISTINCT m.chunk)
+FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.entity = json_extract(e.value, '$[0]')
+WHERE m.type != 'name' GROUP BY json_extract(e.value, '$[1]')
+"""
+_OF_EACH = """
+SELECT '[' || group_concat((
+    SELECT '[' || json_group_array(chunk) || ',' || json_group_array(confidence) || ']' FROM ({})
+)) || ']'
+FROM json_each(?1) AS e
+"""
+_MENTIONS_OF = _OF_EACH.format(
+    "SELECT chunk, confidence FROM mentions WHERE entity = e.value AND confidence > 0 "
+    "ORDER BY chunk, start LIMIT ?2"
+)
+_PASSING_MENTIONS_OF = _OF_EACH.format(
+    f"""
+    SELECT chunk, confidence FROM (
+        SELECT chunk, start, confidence FROM mentions WHERE entity = e.value AND confidence > 0
+        ORDER BY chunk, start LIMIT {_LOOKED_AT}
+    ) AS m
+    WHERE NOT EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = e.value)
+    ORDER BY chunk, start LIMIT ?2
+    """
+)
+_ABOUTS_OF = _OF_EACH.format(
+    "SELECT chunk, confidence FROM abouts WHERE entity = e.value ORDER BY confidence DESC, chunk LIMIT ?2"
+)
+
+
+class MentionRow(NamedTuple):
+    """A mention as retrieval reads it."""
+
+    chunk: int
+    entity: int
+    start: int
+    end: int
+    name: str
+    confidence: float
+
+
+class AboutRow(NamedTuple):
+    """A chunk and an entity it is about."""
+
+    chunk: int
+    entity: int
+    document: int
+    source: AboutSource
+    name: str
+    confidence: float
+
+
+class MentionReader:
+    """Reads mentions and subjects by chunk and by entity."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.aliases = AliasTable(database)
+
+    def canonical_of(self, entities: Sequence[int]) -> dict[int, int]:
+        """Return the canonical entity of each of some entities that is in a group."""
+        return self.aliases.canonical_of(entities)
+
+    def mentions_in(self, chunks: Collection[int]) -> list[MentionRow]:
+        """Return mentions in chunks, by chunk in their order."""
+        return list(map(MentionRow._make, zip(*self._columns(_MENTIONS_IN, chunks), strict=True)))
+
+    def abouts_in(self, chunks: Collection[int]) -> list[AboutRow]:
+        """Return the subjects of chunks, by chunk in their order."""
+        return list(map(AboutRow._make, zip(*self._columns(_ABOUTS_IN, chunks), strict=True)))
+
+    def entities_in(self, chunks: Collection[int]) -> set[int]:
+        """Return entities that chunks mention or are about."""
+        (entities,) = self._columns(_ENTITIES_IN, chunks)
+        return set(entities)
+
+    def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
+        """Return the document of each chunk; deleted chunks are left out."""
+        keys, documents = self._columns(_DOCUMENTS_OF, chunks)
+        return dict(zip(keys, documents, strict=True))
+
+    def recognised(self, *, after: int = 0) -> Iterator[tuple[int, int]]:
+        """Yield every passage after one with each entity that its extractor recognised in it; by passage."""
+        with self._database.read() as db:
+            for row in db.execute(_RECOGNISED, (after,)):
+                yield row[0], row[1]
+
+    def passage_counts(self, entities: Collection[int]) -> dict[int, int]:
+        """Return in how many passages each of some entities was recognised; entities in none are left out."""
+        if not entities:
+            return {}
+        with self._database.read() as db:
+            (grouped,) = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
+            members: list[list[int]] = json.loads(grouped)
+            canonical = {shown for _, shown in members}
+            pairs = json.dumps([*members, *([shown, shown] for shown in canonical)])
+            alone = _json_array([entity for entity in entities if entity not in canonical])
+            return {
+                **dict(map(tuple, db.execute(_PASSAGE_COUNTS, (alone,)))),
+                **dict(map(tuple, db.execute(_PASSAGE_COUNTS_OF_GROUPS, (pairs,)))),
+            }
+
+    def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
+        """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
+        found = self._of_each(_MENTIONS_OF, entities, limit)
+        return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
+
+    def passing_mentions_of(
+        self, entities: Collection[int], *, limit: int
+    ) -> dict[int, list[tuple[int, float]]]:
+        """Return the first mentions of each entity in chunks that are not about it.
+
+        Of a ubiquitous entity only the first 50 mentions are read.
+        """
+        found = self._of_each(_PASSING_MENTIONS_OF, entities, limit)
+        return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
+
+    def abouts_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
+        """Return chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
+        found = self._of_each(_ABOUTS_OF, entities, limit)
+        return {entity: sorted(rows, key=_surest)[:limit] for entity, rows in found.items()}
+
+    def _columns(self, sql: str, chunks: Collection[int]) -> list[list[Any]]:
+        with self._database.read() as db:
+            return list(map(json.loads, db.execute(sql, (_json_array(chunks),)).fetchone()))
+
+    def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
+        """Return rows of canonical entities: at most `limit` of each member of their groups."""
+        if not entities:
+            return {}
+        with self._database.read() as db:
+            (grouped,) = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
+            of = dict.fromkeys(entities)
+            members = [*of, *(member for member, _ in json.loads(grouped))]
+            (text,) = db.execute(sql, (_json_array(members), limit)).fetchone()
+        found = [list(zip(*columns, strict=True)) for columns in json.loads(text)]
+        result = dict(zip(of, found, strict=False))
+        for (_, canonical), rows in zip(json.loads(grouped), found[len(of) :], strict=True):
+            result[canonical] = result[canonical] + rows
+        return result
+
+
+def _by_chunk(row: tuple[int, float]) -> int:
+    return row[0]
+
+
+def _surest(row: tuple[int, float]) -> tuple[float, int]:
+    return -row[1], row[0]
+
+
+def _json_array(keys: Collection[int]) -> str:
+    return json.dumps(keys if isinstance(keys, list) else list(keys))
