@@ -16,8 +16,7 @@ from anyio import to_thread
 
 from loom_core.cjk import has_cjk, is_cjk
 from loom_core.knowledge.ingest.extraction.aliases import aliases_in
-from loom_core.knowledge.ingest.extraction.chinese import chinese_definition
-from loom_core.knowledge.ingest.extraction.english import english_definition
+from loom_core.knowledge.ingest.extraction.definitions import chinese_definition, english_definition
 from loom_core.knowledge.ingest.extraction.relations import (
     is_vague,
     layout_relations,

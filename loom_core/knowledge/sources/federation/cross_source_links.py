@@ -20,10 +20,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.cjk import has_cjk
-from loom_core.knowledge.ingest.extraction.chinese import chinese_mentions
-from loom_core.knowledge.ingest.extraction.chinese_types import BEFORE_PERSONS
-from loom_core.knowledge.ingest.extraction.english import english_mentions
-from loom_core.knowledge.ingest.extraction.selection import without_overlap
+from loom_core.knowledge.ingest.extraction.tagger import shipped_tagger
 from loom_core.knowledge.retrieval.confidence import words_missing
 from loom_core.knowledge.retrieval.rerankers.ranking import text_with_headings
 from loom_core.knowledge.text.analysis import analyse, words
@@ -32,7 +29,7 @@ from loom_core.knowledge.text.surface_forms import name_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.model import KnowledgeItem, Mention
+    from loom_core.knowledge.model import KnowledgeItem
 
 __all__ = ["FOLLOW_UP_LIMIT", "cross_links", "names_in", "plan_follow_up", "title_key"]
 
@@ -195,10 +192,10 @@ def _holds(text: str, name: str) -> bool:
     return has_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-_LEAST_SURE = 0.5  # minimum confidence of a name; a word that only begins a sentence has less
+_LEAST_SURE = 0.4  # minimum confidence of a name
+_NO_LINK = {"date", "clause", "version"}  # types of names that passages share by chance
 _MOST = 24  # maximum names of a passage; lists of names would link to everything
 _READ = 4000  # characters of a passage that are searched for names
-_FOUR = 4  # minimum characters of a person's name that includes a preceding word
 
 
 class PassageName(NamedTuple):
@@ -207,7 +204,7 @@ class PassageName(NamedTuple):
     Attributes:
         name: as written.
         key: see `name_key`.
-        confidence: probability that it is a name, 0.5 to 1.
+        confidence: how sure it is that it is a name, 0.4 to 0.8.
     """
 
     name: str
@@ -237,20 +234,11 @@ def _overlap(one: str, other: str) -> bool:
 @lru_cache(maxsize=256)  # the passages of one question are read for several purposes
 def _names(text: str) -> tuple[PassageName, ...]:
     found: dict[str, PassageName] = {}
-    for mention in without_overlap([*chinese_mentions(text), *english_mentions(text)]):
-        name = _bare(mention)
-        key = name_key(name)
-        if mention.confidence >= _LEAST_SURE and len(key) > 1 and not key.isdigit():
-            found.setdefault(key, PassageName(name, key, mention.confidence))
+    for mention in shipped_tagger().mentions(text):
+        key = name_key(mention.name)
+        if mention.confidence >= _LEAST_SURE and mention.type not in _NO_LINK and len(key) > 1:
+            found.setdefault(key, PassageName(mention.name, key, mention.confidence))
     return tuple(islice(found.values(), _MOST))
-
-
-def _bare(mention: Mention) -> str:
-    """Strip a preceding word that the tagger took as part of a name: 由林若曦 is 林若曦."""
-    name = mention.name
-    if mention.type == "person" and len(name) >= _FOUR and name[0] in BEFORE_PERSONS:
-        return name[1:]
-    return name
 
 
 FOLLOW_UP_LIMIT = 20

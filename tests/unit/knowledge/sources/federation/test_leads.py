@@ -69,7 +69,7 @@ def test_passages_that_are_worth_little_lead_nowhere():
 def test_there_is_no_lead_without_candidates_words_or_names():
     assert plan_follow_up(QUESTION, [], []) is None
     assert plan_follow_up("?", [("films", FILM)], [1.0]) is None
-    assert plan_follow_up(QUESTION, [("films", item("Rope", "rope of hemp"))], [1.0]) is None
+    assert plan_follow_up(QUESTION, [("films", item("Rope", "it is so"))], [1.0]) is None
 
 
 _TEXTS = st.text(st.sampled_from("AbC dé.林若曦《》\n\u200b1"), max_size=40)
