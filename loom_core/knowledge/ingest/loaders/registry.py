@@ -82,6 +82,7 @@ _CODE = Format("source code", "text/x-source", "formats.code:load_code")
 _CSV = Format("a CSV table", "text/csv", "office.delimited:load_delimited")
 _JSON = Format("JSON", "application/json", "formats.json_text:load_json")
 _JSON_LINES = Format("JSON Lines", "application/jsonl", "formats.json_text:load_json_lines")
+_NOTEBOOK = Format("a Jupyter notebook", "application/x-ipynb+json", "formats.notebook:load_notebook")
 _PDF = Format("a PDF", "application/pdf", "formats.pdf:load_pdf", is_text=False, is_foreign=True)
 _WORD = Format(
     "a Word document",
@@ -142,6 +143,7 @@ _FORMATS: dict[str, Format] = {
     **dict.fromkeys((".csv", ".tsv", ".tab"), _CSV),
     ".json": _JSON,
     **dict.fromkeys((".jsonl", ".ndjson"), _JSON_LINES),
+    ".ipynb": _NOTEBOOK,
     ".pdf": _PDF,
     ".docx": _WORD,
     ".pptx": _SLIDES,
@@ -182,7 +184,6 @@ _ADVICE = {
     ".rtf": "Save it as .docx or .txt.",
     ".mobi": "Convert it to EPUB.",
     ".azw3": "Convert it to EPUB.",
-    ".ipynb": "Export it as Markdown: jupyter nbconvert --to markdown.",
 }
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders.source import Source
     from loom_core.knowledge.model import BlockKind
 
-__all__ = ["load_markdown"]
+__all__ = ["MarkdownReader", "load_markdown"]
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
@@ -52,7 +52,7 @@ def load_markdown(source: Source) -> LoadedContent:
     text = clean_text(decode(source.data, hint=source.charset)[0])
     fields, body = _front_matter(text)
     title = usable_title(str(fields.pop("title", "")))
-    blocks = _Walker(text, body).blocks()
+    blocks = tuple(MarkdownReader().read(text, start=body))
     return LoadedContent(text, blocks, title, "metadata" if title else "none", fields)
 
 
@@ -95,21 +95,37 @@ def _tags(value: str | list[str]) -> list[str]:
     return list(dict.fromkeys(tag for item in value if (tag := item.strip().strip("\"'#").strip())))
 
 
-class _Walker:
-    """Turns markdown-it's tokens, which know lines, into blocks, which know offsets."""
+class MarkdownReader:
+    """Turns markdown-it's tokens, which know lines, into blocks, which know offsets.
 
-    def __init__(self, text: str, body: int) -> None:
-        self._text = text
+    Headings stay open from one text to the next, for documents that consist of several.
+    """
+
+    def __init__(self) -> None:
         self._parser = _parser()
-        # Lines are counted from `body`; one more start marks the end of the text.
-        self._starts = list(accumulate((len(line) + 1 for line in text[body:].split("\n")), initial=body))
-        self._tokens = self._parser.parse(text[body:])
         self._headings = HeadingStack()
+        self._text = ""
+        self._starts: list[int] = []
 
-    def blocks(self) -> tuple[Block, ...]:
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The open headings, outermost first."""
+        return self._headings.path
+
+    def read(self, text: str, *, start: int = 0) -> list[Block]:
+        """Return the blocks of a text.
+
+        Args:
+            text: cleaned by `clean_text`.
+            start: offset at which its Markdown begins.
+        """
+        self._text = text
+        # Lines are counted from `start`; one more offset marks the end of the text.
+        self._starts = list(accumulate((len(line) + 1 for line in text[start:].split("\n")), initial=start))
+        tokens = self._parser.parse(text[start:])
         found: list[Block] = []
         depth_done = -1  # nesting level of the container whose inside is being passed over
-        for index, token in enumerate(self._tokens):
+        for index, token in enumerate(tokens):
             if depth_done >= 0:
                 if token.level == depth_done and token.nesting == -1:
                     depth_done = -1
@@ -117,14 +133,14 @@ class _Walker:
             if token.type in _TRANSPARENT or token.map is None:
                 continue
             if token.type == "heading_open":
-                block = self._heading(token, self._tokens[index + 1])
+                block = self._heading(token, tokens[index + 1])
             else:
                 block = self._block(token)
             if token.nesting == 1:
                 depth_done = token.level
             if block is not None:
                 found.append(block)
-        return tuple(found)
+        return found
 
     def _heading(self, token: Token, inline: Token) -> Block | None:
         start, end = self._span(token.map or (0, 0))
