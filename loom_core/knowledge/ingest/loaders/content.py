@@ -65,6 +65,8 @@ class ContentWriter:
         self._length = 0
         self._blocks: list[Block] = []
         self._headings = HeadingStack()
+        self.depth = 0
+        """Number of levels that headings are deeper than given: those of a document within another."""
 
     @property
     def count(self) -> int:
@@ -74,7 +76,7 @@ class ContentWriter:
     def heading(self, text: str, *, level: int, page: int | None = None) -> None:
         """Open a section; a heading of white space only is left out."""
         if text := clean_line(text):
-            self._append("heading", text, level=min(max(level, 1), 6), page=page, name="")
+            self._append("heading", text, level=min(max(level, 1) + self.depth, 6), page=page, name="")
 
     def leave(self, *, level: int) -> None:
         """Close the sections of a level and deeper; the next block is outside of them."""

@@ -195,7 +195,8 @@ def _add_description(settings: Settings) -> str:
         read.append("`urls` may name web pages.")
     if read:
         read.append(
-            "Markdown, text, HTML, PDF, Office and OpenDocument, EPUB, CSV, JSON and source code are read."
+            "Markdown, text, HTML, PDF, Office and OpenDocument, EPUB, e-mail, notebooks, CSV, JSON and "
+            "source code are read."
         )
     else:
         read.append("This server reads no files or web pages: it runs without --root and --allow-urls.")

@@ -1,1 +1,1 @@
-"""Loaders of text formats: HTML, EPUB, PDF, man pages, Markdown, Jupyter notebooks, JSON, source code."""
+"""Loaders of text formats: HTML, EPUB, PDF, man pages, e-mail, Markdown, notebooks, JSON, source code."""
