@@ -84,6 +84,7 @@ _JSON = Format("JSON", "application/json", "formats.json_text:load_json")
 _JSON_LINES = Format("JSON Lines", "application/jsonl", "formats.json_text:load_json_lines")
 _NOTEBOOK = Format("a Jupyter notebook", "application/x-ipynb+json", "formats.notebook:load_notebook")
 _MAIL = Format("an e-mail message", "message/rfc822", "formats.mail:load_mail", is_foreign=True)
+_MAILBOX = Format("a mailbox", "application/mbox", "formats.mail:load_mailbox", is_foreign=True)
 _PDF = Format("a PDF", "application/pdf", "formats.pdf:load_pdf", is_text=False, is_foreign=True)
 _WORD = Format(
     "a Word document",
@@ -146,6 +147,7 @@ _FORMATS: dict[str, Format] = {
     **dict.fromkeys((".jsonl", ".ndjson"), _JSON_LINES),
     ".ipynb": _NOTEBOOK,
     ".eml": _MAIL,
+    ".mbox": _MAILBOX,
     ".pdf": _PDF,
     ".docx": _WORD,
     ".pptx": _SLIDES,

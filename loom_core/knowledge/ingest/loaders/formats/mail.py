@@ -1,4 +1,4 @@
-"""E-mail messages (RFC 5322, MIME)."""
+"""E-mail messages (RFC 5322, MIME) and mailboxes of them (mbox, RFC 4155)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
-__all__ = ["load_mail"]
+__all__ = ["load_mail", "load_mailbox"]
 
+_MAX_MESSAGES = 20_000
 _MAX_DEPTH = 50
 _MAX_FIELD = 300
 _MAX_HEADER = 20_000
 _FIELDS = ("From", "To", "Cc", "Date")
 _FIELD = re.compile(rb"(?:From [^\n]*\n)?[!-9;-~]{1,100}[ \t]*:")
+_ENVELOPE = re.compile(
+    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]{0,300}:\d\d[^\n]{0,100}\n(?=[!-9;-~]{1,100}:)"
+)
+"""The line before each message: `From ada@example.com Mon Nov 23 10:00:00 2026`, and a header after it."""
+
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _ENCODED_WORD = re.compile(r"=\?([^?\s]{1,60})\?([BbQq])\?([^?]*)\?=")
 _BETWEEN_WORDS = re.compile(r"(?<=\?=)\s+(?==\?)")
 _PARAMETER = re.compile(r";\s*(charset|format|delsp)\s*=\s*\"?([^\s\";]+)")
@@ -62,6 +69,30 @@ def load_mail(source: Source) -> LoadedContent:
     return reader.writer.finish(
         title=title, title_source="metadata" if title else "none", metadata=_metadata(message)
     )
+
+
+def load_mailbox(source: Source) -> LoadedContent:
+    """Read the messages of a mailbox in their order, each a section.
+
+    Raises:
+        DocumentError: it has no message, or too many.
+    """
+    data = source.data.lstrip()
+    starts = [match.start() for match in _ENVELOPE.finditer(data)]
+    if not starts or starts[0] > 0:
+        raise source.damage_error("a mailbox", "it does not begin with a message")
+    if len(starts) > _MAX_MESSAGES:
+        raise source.error(
+            f"has {len(starts):,} messages, more than are read ({_MAX_MESSAGES:,}).",
+            advice="Split it into smaller mailboxes.",
+        )
+    reader = _Reader(source)
+    title = ""
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
+        message = _parse(source, _QUOTED_FROM.sub(rb"\1", data[start:end]))
+        title = title or usable_title(_subject(message))
+        reader.write_message(message)
+    return reader.writer.finish(title=title, title_source="metadata" if title else "none")
 
 
 def _parse(source: Source, data: bytes) -> Message:

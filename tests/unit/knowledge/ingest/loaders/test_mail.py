@@ -6,6 +6,7 @@ from email.message import EmailMessage
 import pytest
 
 from loom_core.errors import DocumentError
+from loom_core.knowledge.ingest.loaders import LoadLimits
 
 HEAD = "From: Ada <ada@example.com>\nDate: Mon, 23 Nov 2026 10:00:00 +0100\n"
 GREETING = "您好，附件是港口的潮汐报告，请查收。"
@@ -161,13 +162,50 @@ def test_a_long_list_of_recipients_is_cut(load) -> None:
     assert ".com, …\nDate: not a date\n\nText" in draft.text
 
 
+MAILBOX = (
+    "From ada@example.com Mon Nov 23 10:00:00 2026\nSubject: 第一封\nFrom: ada@example.com\n\nHello\n\n"
+    ">From here on it is text.\n\nFrom noon to 12:30 we wait:\nthe tide is low.\n\n"
+    "From bo at example.com  Mon Nov 23 10:05:00 2026\nSubject: Re: second\nContent-Type: text/html\n\n"
+    "<h1>Big</h1><p>Answer</p>\n\n"
+    "From MAILER-DAEMON Mon Nov 23 11:00:00 2026\nFrom: cy@example.com\n\nNo subject\n"
+)
+
+
+def test_a_mailbox_has_a_section_for_each_message(load, outline) -> None:
+    draft = load("inbox.mbox", MAILBOX)
+    assert outline(draft) == [
+        ("heading", "第一封"),
+        ("paragraph", "From: ada@example.com"),
+        ("paragraph", "Hello"),
+        ("paragraph", "From here on it is text."),
+        ("paragraph", "From noon to 12:30 we wait:\nthe tide is low."),
+        ("heading", "Re: second"),
+        ("heading", "Big"),
+        ("paragraph", "Answer"),
+        ("paragraph", "From: cy@example.com"),
+        ("paragraph", "No subject"),
+    ]
+    assert [block.level for block in draft.blocks if block.kind == "heading"] == [1, 1, 2]
+    assert draft.blocks[-1].path == ()
+    assert (draft.title, draft.title_source) == ("第一封", "metadata")
+    assert load("inbox.mbox", MAILBOX.replace("\n", "\r\n")).blocks[-1].path == ()
+    untitled = "From a@b Mon Nov 23 10:00:00 2026\nTo: c@d\n\nText"
+    assert load("harbour_mail.mbox", untitled).title == "harbour mail"
+
+
 def test_what_is_no_mail_is_refused(load) -> None:
     with pytest.raises(DocumentError, match="as an e-mail message: it does not begin with a header"):
         load("a.eml", "Just text")
+    with pytest.raises(DocumentError, match="as a mailbox: it does not begin with a message"):
+        load("a.mbox", "Subject: x\n\nText")
 
 
 @pytest.mark.hostile("files of any kind")
 def test_limits(load) -> None:
+    with pytest.raises(DocumentError, match="more than are read"):
+        load("a.mbox", "From a@b Mon Nov 23 10:00:00 2026\nA: b\n\n" * 20_001)
+    with pytest.raises(DocumentError, match="holds more text"):
+        load("a.mbox", MAILBOX, LoadLimits(max_text_chars=50))
     with pytest.raises(DocumentError, match="nested too deep"):
         load("a.eml", "Content-Type: message/rfc822\n\n" * 100 + "x")
     parameters = ";".join(f"filename*{number}*=x" for number in range(50))
