@@ -1,1 +1,1 @@
-"""Loaders of text formats: HTML, EPUB, PDF, man pages, e-mail, Markdown, notebooks, JSON, source code."""
+"""Loaders of text formats: documents with markup, PDF, EPUB, e-mail, notebooks, JSON, source code."""
