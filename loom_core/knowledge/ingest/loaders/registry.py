@@ -78,6 +78,7 @@ _OOXML = "application/vnd.openxmlformats-officedocument"
 _MARKDOWN = Format("Markdown", "text/markdown", "formats.markdown:load_markdown")
 _PLAIN = Format("plain text", "text/plain", "formats.plain:load_plain")
 _RST = Format("reStructuredText", "text/x-rst", "formats.restructured:load_restructured")
+_TEX = Format("LaTeX", "application/x-tex", "formats.tex:load_tex")
 _HTML = Format("HTML", "text/html", "formats.html:load_html", is_foreign=True)
 _CODE = Format("source code", "text/x-source", "formats.code:load_code")
 _CSV = Format("a CSV table", "text/csv", "office.delimited:load_delimited")
@@ -141,8 +142,9 @@ _EPUB = Format(
 _FORMATS: dict[str, Format] = {
     **dict.fromkeys(sorted(code_extensions()), _CODE),
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd", ".rmd"), _MARKDOWN),
-    **dict.fromkeys((".txt", ".text", ".adoc", ".asciidoc", ".org", ".tex", ".log"), _PLAIN),
+    **dict.fromkeys((".txt", ".text", ".adoc", ".asciidoc", ".org", ".log"), _PLAIN),
     **dict.fromkeys((".rst", ".rest"), _RST),
+    **dict.fromkeys((".tex", ".latex"), _TEX),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _HTML),
     **dict.fromkeys((".csv", ".tsv", ".tab"), _CSV),
     ".json": _JSON,

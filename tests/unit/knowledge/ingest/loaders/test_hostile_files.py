@@ -110,7 +110,7 @@ def test_every_fixture_is_sound(path: Path) -> None:
     ("name", "unit"),
     [("a.md", "> "), ("a.md", "- "), ("a.md", "["), ("a.html", "<b>"), ("a.json", "["), ("a.json", "/*"),
      ("a.csv", '"'), ("a.py", "'''"), ("a.ts", "a("), ("a.txt", "第一章 "), ("a.txt", "\n"),
-     ("a.rst", "*a ")],
+     ("a.rst", "*a "), ("a.tex", "\\footnote{")],
 )  # fmt: skip
 def test_a_hundred_kilobytes_of_anything_take_no_time(name: str, unit: str) -> None:
     load(name, (unit * (100_000 // len(unit.encode())) + "\nend").encode())
