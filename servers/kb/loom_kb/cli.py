@@ -294,7 +294,7 @@ def _keeping_in_step(commands: ServerCommands) -> None:
         type=_some,
         default=2000,
         metavar="N",
-        help=f"maximum number of entities, best connected first (default 2000, at most {_MOST_ENTITIES})",
+        help=f"maximum number of entities: those that say most (default 2000, at most {_MOST_ENTITIES})",
     )
 
     overview = commands.add("overview", "summarise a knowledge base: its topics, terms and main sentences")

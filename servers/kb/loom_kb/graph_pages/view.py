@@ -104,7 +104,7 @@ class ViewRelation:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """The part of a graph that a page shows, the best connected entities first.
+    """The part of a graph that a page shows, the entities that say most first.
 
     Attributes:
         name: of the knowledge base.
@@ -114,7 +114,7 @@ class GraphView:
         relations: those shown between them.
         passages: those shown.
         entities_in_all: in the knowledge base.
-        relations_in_all: likewise.
+        relations_in_all: between the entities shown.
         without_passages: entities shown whose passages did not fit.
         topics: names of the topics, the largest first.
     """
@@ -143,7 +143,7 @@ def view_of(
 
     Args:
         knowledge_base: whose graph it is.
-        limit: maximum number of entities: the best connected, or the nearest to `entity`.
+        limit: maximum number of entities: those that say most, or the nearest to `entity`.
         entity: a name; only its neighbourhood within `hops` is shown.
         hops: how many.
         text: characters of all passages; the one that reaches this number is the last.
@@ -160,7 +160,7 @@ def view_of(
         nodes, edges = _around(knowledge_base, focus, hops=hops, limit=limit)
     number = {node.key: index for index, node in enumerate(nodes)}
     mentioned = _MentionIndex(graph, list(number))
-    edges = edges[: _EDGES_EACH * len(nodes)]
+    relations_in_all, edges = len(edges), edges[: _EDGES_EACH * len(nodes)]
     topics = knowledge_base.topics()
     topic_of = topics.topic_of_entity()
     links = mentioned.links(edges).most_common(_LINKS_EACH * len(nodes))
@@ -189,7 +189,6 @@ def view_of(
         )
         for node in nodes
     ]
-    in_all, relations_in_all, _ = graph.counts()
     return GraphView(
         name=knowledge_base.name,
         description=knowledge_base.description,
@@ -198,7 +197,7 @@ def view_of(
         entities=entities,
         relations=relations,
         passages=passages.shown,
-        entities_in_all=in_all,
+        entities_in_all=graph.counts()[0],
         relations_in_all=relations_in_all,
         without_passages=sum(not entity.spans for entity in entities),
     )
