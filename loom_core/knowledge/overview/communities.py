@@ -99,21 +99,30 @@ def _move_nodes(
         edges = awake[one]
         if not edges.any():
             continue
-        pairs, place = np.unique(one[edges] * count + community[other[edges]], return_inverse=True)
-        node, target = pairs // count, pairs % count
+        towards = one[edges] * count + community[other[edges]]
+        order = np.argsort(towards)
+        first = _first_of_runs(towards[order])
+        node, target = np.divmod(towards[order[first]], count)
         total = np.bincount(community, degree, count)
         stays = community[node] == target
-        gain = np.bincount(place, weights[edges], len(pairs))
+        gain = np.add.reduceat(weights[edges][order], first)
         gain -= share * degree[node] * (total[target] - np.where(stays, degree[node], 0.0))
         now = -share * degree * (total[community] - degree)  # where none of its neighbours is
         now[node[stays]] = gain[stays]
-        order = np.lexsort((-gain, node))
-        first = np.ones(len(order), bool)
-        first[1:] = node[order[1:]] != node[order[:-1]]
-        best = order[first]
+        of_node = _first_of_runs(node)
+        most = np.repeat(np.maximum.reduceat(gain, of_node), np.diff(of_node, append=len(node)))
+        best = np.flatnonzero(gain == most)
+        best = best[_first_of_runs(node[best])]
         best = best[gain[best] > now[node[best]] + 1e-12]
         community[node[best]] = target[best]
         calm = calm + 1 if len(best) <= _SETTLED * count / 2 else 0
         if calm == _CALM:
             break
     return np.unique(community, return_inverse=True)[1]
+
+
+def _first_of_runs(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each run of equal values begins."""
+    import numpy as np
+
+    return np.flatnonzero(np.diff(values, prepend=values[0] - 1))

@@ -122,9 +122,9 @@ class DocumentReader:
 
     def chunk_documents(self) -> list[tuple[int, int]]:
         """Return the keys of all chunks and of their documents, by chunk."""
-        return [
-            (row[0], row[1]) for row in self._database.rows("SELECT key, document FROM chunks ORDER BY key")
-        ]
+        # In the order of the index that has both: the table is a hundred times as large, with all texts.
+        rows = self._database.rows("SELECT key, document FROM chunks ORDER BY document, ordinal")
+        return sorted((row[0], row[1]) for row in rows)
 
     def document_counts(self, groups: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
         """Return, for each group of chunks, the documents of its chunks and how many each has, most first."""
