@@ -201,7 +201,7 @@ def test_a_click_on_an_entity_shows_its_passages_and_relations(browser: Browser,
 def test_what_is_left_out_is_said(browser: Browser, page_file: Path) -> None:
     with browser.page(page_file) as page:
         assert "6 of 40 entities are shown" in _panel(page)
-        assert "5 of 90 relations are shown" in _panel(page)
+        assert "5 of 90 relations between them are shown" in _panel(page)
 
 
 @pytest.mark.hostile("pages")
