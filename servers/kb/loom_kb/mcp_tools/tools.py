@@ -551,7 +551,8 @@ def _quote(text: str, start: int, end: int) -> str:
     floor = max(paragraph, start - _MAX_QUOTE)
     first = max(sentence_ends(text, floor, start), default=floor)
     after = text.find("\n\n", end)
-    last = next(sentence_ends(text, end - 1, end + _MAX_QUOTE), len(text) if after < 0 else after)
+    limit = len(text) if after < 0 else after
+    last = next(sentence_ends(text, end - 1, limit), limit)
     if last - first > _MAX_QUOTE:
         first, last = start, min(end, start + _MAX_QUOTE)
     return " ".join(text[first:last].split())

@@ -252,7 +252,7 @@ class _Reader:
             self._writer.heading(self._line(node), level=_HEADINGS[tag])
         elif tag == "pre":
             self._flush()
-            self._writer.write("code", self._verbatim(node))
+            self._writer.write("code", self._text(node, "\n"))
         elif node.mem_id in self._tables:
             self._flush()
             self._table(node)
@@ -333,8 +333,8 @@ class _Reader:
             row.extend([""] * (int(span[0]) - 1 if span else 0))
         return row
 
-    def _verbatim(self, node: LexborNode) -> str:
-        """Return preformatted text: each line of the source, `br` or block on its own line."""
+    def _text(self, node: LexborNode, boundary: str) -> str:
+        """Return all text below a node, with a mark at each `br` and before each block."""
         pieces: list[str] = []
         stack = [node]
         while stack:
@@ -342,26 +342,16 @@ class _Reader:
             if inner.tag == "-text":
                 pieces.append(inner.text())
             elif inner.tag == "br":
-                pieces.append("\n")
+                pieces.append(boundary)
             elif inner.mem_id not in self._skipped:
-                if inner.tag in BLOCKS and pieces and not pieces[-1].endswith("\n"):
-                    pieces.append("\n")
+                if inner.tag in BLOCKS and pieces and not pieces[-1].endswith(boundary):
+                    pieces.append(boundary)
                 stack.extend(reversed(list(inner.iter(include_text=True))))
         return "".join(pieces)
 
     def _line(self, node: LexborNode) -> str:
         """Return all text below a node on one line; blocks in it are separated by spaces."""
-        pieces: list[str] = []
-        stack = [node]
-        while stack:
-            inner = stack.pop()
-            if inner.tag == "-text":
-                pieces.append(inner.text())
-            elif inner.mem_id not in self._skipped:
-                if inner.tag in BLOCKS or inner.tag == "br":
-                    pieces.append(" ")
-                stack.extend(reversed(list(inner.iter(include_text=True))))
-        return clean_line("".join(pieces))
+        return clean_line(self._text(node, " "))
 
 
 def _metadata(tree: LexborHTMLParser) -> dict[str, Any]:
