@@ -23,6 +23,7 @@ __all__ = [
     "SourceStartingError",
     "StoreBusyError",
     "StoreError",
+    "StoreUnavailableError",
     "UnreadableTextError",
     "capitalise",
     "unwrap_group",
@@ -243,6 +244,13 @@ class ServerError(LoomError):
 
 class StoreError(LoomError):
     """A store, such as `record.db`, cannot be opened or written: disk full, read-only, newer version."""
+
+
+class StoreUnavailableError(StoreError):
+    """A server that holds an index cannot be asked now: away, too slow, full, or it refuses the credentials.
+
+    The index is not damaged, and catches up once the server answers again.
+    """
 
 
 class PeerError(LoomError):

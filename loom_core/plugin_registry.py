@@ -21,9 +21,10 @@ __all__ = ["PluginKind", "create", "list_registered", "register"]
 
 _log = logging.getLogger(__name__)
 
-PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
+PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool", "vector_index"]
 """Kinds of plugins: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.runs.memory`,
-`Retriever` and `Reranker` of `loom_core.knowledge.interface`, `Tool` of `loom_core.tools.interface`."""
+`Retriever`, `Reranker` and `VectorIndex` of `loom_core.knowledge.interface`, `Tool` of
+`loom_core.tools.interface`."""
 
 _GROUP = "loom.plugins"
 
@@ -31,6 +32,7 @@ _GROUP = "loom.plugins"
 _RETRIEVERS = "loom_core.knowledge.retrieval.retrievers"
 _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
+_ENGINES = "loom_core.knowledge.indexes.engines"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
     "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
@@ -61,6 +63,12 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "search_files": f"{_TOOLS}.search_files",
         "shell": f"{_TOOLS}.shell",
         "write_file": f"{_TOOLS}.write_file",
+    },
+    "vector_index": {
+        "chroma": f"{_ENGINES}.chroma_server",
+        "milvus": f"{_ENGINES}.milvus",
+        "pgvector": f"{_ENGINES}.pgvector",
+        "qdrant": f"{_ENGINES}.qdrant",
     },
 }
 

@@ -18,7 +18,7 @@ from loom_core.plugin_registry import PluginKind, list_registered, register
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from loom_core.knowledge.interface import PassageSource, Reranker, Retriever
+    from loom_core.knowledge.interface import PassageSource, Reranker, Retriever, VectorIndex
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
@@ -38,6 +38,8 @@ def create(kind: Literal["reranker"], name: str, *args: object, **params: object
 def create(kind: Literal["retriever"], name: str, *args: object, **params: object) -> Retriever: ...
 @overload
 def create(kind: Literal["tool"], name: str, *args: object, **params: object) -> Tool: ...
+@overload
+def create(kind: Literal["vector_index"], name: str, *args: object, **params: object) -> VectorIndex: ...
 def create(kind: PluginKind, name: str, *args: object, **params: object) -> object:
     """Create the plugin that is registered under a name.
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
         KnowledgeBaseProvider,
         LexicalIndex,
         PassageSource,
+        PassageVectors,
         Reranker,
         Retriever,
         VectorIndex,
+        VectorQuery,
     )
     from loom_core.knowledge.model import (
         Block,
@@ -78,6 +80,7 @@ __all__ = [
     "Mention",
     "MultiQueryRAG",
     "PassageSource",
+    "PassageVectors",
     "RAGConfig",
     "RAGPattern",
     "Relation",
@@ -91,6 +94,7 @@ __all__ = [
     "TextDocument",
     "UnifiedSearchToolBuilder",
     "VectorIndex",
+    "VectorQuery",
 ]
 
 if not TYPE_CHECKING:

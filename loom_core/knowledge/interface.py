@@ -32,9 +32,11 @@ __all__ = [
     "KnowledgeBaseProvider",
     "LexicalIndex",
     "PassageSource",
+    "PassageVectors",
     "Reranker",
     "Retriever",
     "VectorIndex",
+    "VectorQuery",
 ]
 
 Channel = Literal["dense", "bm25", "keyword", "graph"]
@@ -231,44 +233,106 @@ class Extractor(Protocol):
         ...
 
 
-class VectorIndex(Protocol):
-    """Nearest neighbours by cosine. Derived from the store; keys are the store's chunk keys.
+@dataclass(frozen=True, slots=True, eq=False)
+class PassageVectors:
+    """Vectors of passages, with the fields that searches are restricted by; one entry for each passage.
 
-    A key is a positive integer, used once and never again. All methods block: call them from a
-    worker thread. One thread writes at a time; searches may run concurrently.
+    Attributes:
+        keys: their keys in the store: positive integers below 2⁶³, each used once and never again.
+        vectors: unit vectors, of shape (passages, dimension).
+        languages: their language groups, short ASCII names such as `han` and `alphabetic`.
+        documents: keys of their documents in the store.
     """
 
-    def upsert(self, keys: Sequence[int], vectors: NDArray[np.float32]) -> None:
-        """Store unit vectors, one row a key; an existing key is overwritten."""
+    keys: Sequence[int]
+    vectors: NDArray[np.float32]
+    languages: Sequence[str]
+    documents: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorQuery:
+    """A search for the passages that are nearest to a vector.
+
+    Attributes:
+        vector: a unit vector, of shape (dimension,).
+        limit: maximum number of passages.
+        language: only passages of this language group; empty for all.
+        documents: only passages of documents with these keys; None for all.
+    """
+
+    vector: NDArray[np.float32]
+    limit: int
+    language: str = ""
+    documents: Collection[int] | None = None
+
+
+class VectorIndex(Protocol):
+    """One collection of a vector database: nearest neighbours by cosine, derived from the store.
+
+    Registered as `register("vector_index", engine)`. The factory is called as `factory(url, secret=…,
+    collection=…, dimension=…)` and must not connect: a server may be away when a knowledge base is opened.
+    `url` is the part of the setting after `engine+`, without a password; `secret` (a `SecretStr`) is the
+    password or API key, or None. `collection` is a name of at most 60 ASCII letters, digits and underscores
+    that begins with a letter.
+
+    All methods block, and any thread may call them; one at a time writes. What `upsert` and `delete` did is
+    seen by every later search. `loom_core.testing.stores` has the tests that an implementation must pass.
+
+    Raises:
+        StoreUnavailableError: the server cannot be asked now: it is away, does not answer in time, refuses
+            the credentials, is too old, or has no room. Nothing is rebuilt for that.
+        IndexDamagedError: there is no such collection, its vectors have another dimension, or it is broken:
+            it is built again.
+    """
+
+    def create(self) -> None:
+        """Make the collection, empty; one that has its name is replaced."""
+        ...
+
+    def upsert(self, passages: PassageVectors) -> None:
+        """Store any number of passages; those with an existing key are overwritten."""
         ...
 
     def delete(self, keys: Collection[int]) -> None:
         """Forget keys; unknown ones are ignored."""
         ...
 
-    def search(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
+    def build(self) -> None:
+        """Build what makes searches fast, at the end of a bulk load; `search` also works before."""
+        ...
 
-        Args:
-            vector: the query, of length 1.
-            limit: maximum number.
-            among: only these keys, if given.
+    def search(self, queries: Sequence[VectorQuery]) -> list[list[tuple[int, float]]]:
+        """Return keys with their cosine for each query, best first.
+
+        A restricted query has `limit` hits if so many passages fulfil its restrictions. All queries take one
+        request if the engine allows that.
         """
         ...
 
+    def vectors(self, keys: Collection[int]) -> dict[int, NDArray[np.float32]]:
+        """Return the stored vectors of keys; unknown ones are left out."""
+        ...
+
+    def keys(self) -> list[int]:
+        """Return all keys, in any order."""
+        ...
+
     def count(self) -> int:
-        """Return how many vectors are stored."""
+        """Return how many passages are stored."""
+        ...
+
+    def drop(self) -> None:
+        """Delete the collection, if there is one."""
         ...
 
     def close(self) -> None:
-        """Flush and release files. The index is not used afterwards."""
+        """Close connections. The index is not used afterwards."""
         ...
 
 
 class LexicalIndex(Protocol):
-    """Lexical (full-text) index: BM25 ranking over token lists. Keys as in `VectorIndex`."""
+    """Lexical (full-text) index: BM25 ranking over token lists. Keys as in `PassageVectors`."""
 
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys (new keys only), visible after `commit`.

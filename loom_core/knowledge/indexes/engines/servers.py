@@ -1,0 +1,93 @@
+"""Vector databases by URL: the setting `engine+url`, and what their adapters share."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from loom_core import plugin_registry
+from loom_core.errors import ConfigError, StoreUnavailableError
+from loom_core.knowledge.interface import PassageVectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import SecretStr
+
+    from loom_core.knowledge.interface import VectorIndex
+
+__all__ = ["import_client", "open_vector_index", "split_batches", "split_setting", "unavailable"]
+
+_SETTING = re.compile(r"([a-z][a-z0-9_-]*)\+([a-z][a-z0-9+.-]*://.+)", re.IGNORECASE | re.DOTALL)
+
+
+def split_setting(setting: str) -> tuple[str, str] | None:
+    """Split `engine+url` into both; None where it is no such setting."""
+    match = _SETTING.fullmatch(setting)
+    return None if match is None else (match[1].lower(), match[2])
+
+
+def open_vector_index(
+    setting: str, *, secret: SecretStr | None, collection: str, dimension: int
+) -> VectorIndex:
+    """Open the vector index that a setting `engine+url` names; it connects at first use.
+
+    Raises:
+        ConfigError: there is no such engine, its client is not installed, or the URL is none of its own.
+    """
+    parts = split_setting(setting)
+    if parts is None:
+        raise ConfigError(
+            f"{setting!r} is no address of a vector database.",
+            advice="Write the engine, a plus sign and its URL, such as qdrant+http://localhost:6333.",
+        )
+    engine, url = parts
+    return plugin_registry.create(
+        "vector_index", engine, url, secret=secret, collection=collection, dimension=dimension
+    )
+
+
+def import_client(module: str, *, engine: str, extra: str) -> Any:  # noqa: ANN401 - modules of optional packages
+    """Import the client of an engine, which is an optional package.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"Vectors in {engine} need the package {module.partition('.')[0]}, which is not installed.",
+            advice=f"Install it: uv pip install 'loom-mcp-core[{extra}]', or pip install 'loom-kb[{extra}]'.",
+        ) from error
+
+
+def split_batches(passages: PassageVectors, size: int) -> Iterator[PassageVectors]:
+    """Yield passages in batches; of a repeated key the last one counts."""
+    last = {key: row for row, key in enumerate(passages.keys)}
+    rows = list(last.values())
+    for start in range(0, len(rows), size):
+        chosen = rows[start : start + size]
+        yield PassageVectors(
+            keys=[passages.keys[row] for row in chosen],
+            vectors=passages.vectors[chosen],
+            languages=[passages.languages[row] for row in chosen],
+            documents=[passages.documents[row] for row in chosen],
+        )
+
+
+def unavailable(engine: str, url: str, reason: str, *, advice: str = "") -> StoreUnavailableError:
+    """Return the error for a server that cannot be asked now.
+
+    Args:
+        engine: its name for people, such as `Qdrant`.
+        url: its address, without credentials.
+        reason: what happened, without a full stop.
+        advice: what to do; by default, to look whether it runs.
+    """
+    return StoreUnavailableError(
+        f"{engine} at {url} cannot be asked: {reason}.",
+        advice=advice
+        or "Start it, or check its address; what it has missed is written once it answers. Nothing is lost.",
+    )
