@@ -5,7 +5,8 @@
 #   tools/pin.sh --upgrade  everything as new as it can be
 #
 # dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt, loom-agent-server.txt and loom-flow-server.txt are
-# what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with, small-model.txt for a language model,
+# what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with,
+# stores.txt for vector databases that tests start, small-model.txt for a language model,
 # tagger.txt for the training of the entity tagger,
 # agent-frameworks.txt for agent frameworks that a benchmark compares with Loom, clients.txt and clients-v1.txt for MCP
 # clients that a benchmark drives, image.txt for what builds the container
@@ -32,6 +33,7 @@ pin image.txt requirements/image.in "$@"
 pin operating.txt requirements/operating.in "$@"
 pin docs.txt requirements/docs.in --constraint requirements/dev.txt "$@"
 pin peers.txt requirements/peers.in "$@"
+pin stores.txt requirements/stores.in "$@"
 pin small-model.txt requirements/small-model.in --no-deps "$@"
 pin tagger.txt requirements/tagger.in --constraint requirements/dev.txt "$@"
 pin agent-frameworks.txt requirements/agent-frameworks.in "$@"
