@@ -8,18 +8,19 @@ import shutil
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from loom_core.errors import IndexDamagedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import IndexName, PendingChanges
 
-__all__ = ["DerivedIndex"]
+__all__ = ["DerivedIndex", "SteppedIndex"]
 
 _log = logging.getLogger(__name__)
 _Index = TypeVar("_Index")
@@ -83,6 +84,16 @@ class DerivedIndex(ABC):
         with self._lock:
             self._close()
             self._swept = False  # meanwhile another process may be the worker
+
+    def discard(self) -> None:
+        """Delete the index, as it is no longer configured."""
+        with self._lock:
+            generation = self._store.changes.state(self.name).generation
+            if generation or self._is_open():
+                self._close()
+                self._store.changes.forget(self.name)
+                self._remove(generation)
+                self._remove(generation + 1)
 
     @abstractmethod
     def _build(self, generation: int) -> None:
@@ -233,6 +244,71 @@ class DerivedIndex(ABC):
         name = f"{self.name}-{generation}"
         for path in (self._folder / name, *self._folder.glob(f"{name}.*")):
             _remove(path)
+
+
+@dataclass(slots=True)
+class _PartialBuild:
+    """An index under construction: generation, watermark at its start, and the last chunk it holds."""
+
+    generation: int
+    watermark: int
+    after: int
+
+
+class SteppedIndex(DerivedIndex):
+    """An index that is built in steps, since that may take minutes. An interrupted build starts over."""
+
+    step_size: ClassVar[int] = 1000
+
+    def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
+        super().__init__(store, folder)
+        self._growing: _PartialBuild | None = None
+
+    @abstractmethod
+    def _take(self, keys: Sequence[int], generation: int) -> None:
+        """Add chunks, or those that are in the store and have what is indexed."""
+
+    def _begin(self, generation: int) -> None:
+        """Prepare a new, empty index."""
+
+    def _finish(self, generation: int) -> None:
+        """Finish a new index that holds everything."""
+
+    def _replace(self, error: IndexDamagedError) -> None:
+        # The next step starts over.
+        self._mark_damaged(self._store.changes.state(self.name).generation, error)
+
+    def _rebuild(self) -> None:
+        changes = self._store.changes
+        old = changes.state(self.name).generation
+        if self._growing is None:
+            self._close()
+            self._remove(old + 1)  # remains of an interrupted build
+            watermark = changes.head()
+            self._begin(old + 1)
+            self._growing = _PartialBuild(old + 1, watermark, 0)
+        growing = self._growing
+        if self._grow(growing):
+            return
+        self._finish(growing.generation)
+        changes.restart(self.name, generation=growing.generation, watermark=growing.watermark)
+        self._probed = growing.generation
+        self._growing = None
+        self._remove(old)
+
+    def _grow(self, growing: _PartialBuild) -> bool:
+        """Add the next chunks; return False once there are no more."""
+        keys = self._store.documents.chunk_keys(after=growing.after, limit=self.step_size)
+        self._take(keys, growing.generation)
+        growing.after = keys[-1] if keys else growing.after
+        return bool(keys)
+
+    def _build(self, generation: int) -> None:
+        self._begin(generation)
+        growing = _PartialBuild(generation, 0, 0)
+        while self._grow(growing):
+            pass
+        self._finish(generation)
 
 
 def _remove(path: Path) -> None:

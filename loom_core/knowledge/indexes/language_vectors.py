@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
     from loom_core.knowledge.indexes.engines.vector_rows import FileRows
+    from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
 __all__ = ["DenseSearch", "LanguageVectors", "Neighbours"]
 
@@ -43,16 +44,14 @@ class Neighbours(NamedTuple):
 
 
 class DenseSearch(Protocol):
-    """Vector search for retrieval: neighbours of the question, and similarity of given chunks."""
+    """Vector search for retrieval: neighbours of the question, and similarity of given chunks.
 
-    def search(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the chunks most similar to a vector, with cosine, best first."""
-        ...
+    Raises:
+        StoreUnavailableError: by any method: the vectors are in a database that cannot be asked.
+    """
 
     def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+        self, vector: NDArray[np.float32], limit: int, *, among: ChunkKeys | None = None
     ) -> list[Neighbours]:
         """Return the chunks most similar to a vector in each language."""
         ...

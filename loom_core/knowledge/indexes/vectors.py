@@ -1,6 +1,7 @@
-"""Vector indexes of a knowledge base: exact search over flat files, and Chroma for large ones.
+"""Vector indexes of a knowledge base: exact search over flat files, Chroma for large ones, or a database.
 
-`VectorIndexes` chooses by their number; `FlatVectors` and `ChromaVectors` follow the store's change log.
+`VectorIndexes` chooses by the knowledge base's setting and the number of vectors; `FlatVectors` and
+`ChromaVectors` follow the store's change log, and so does `RemoteVectors`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from dataclasses import dataclass
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, LoomError
-from loom_core.knowledge.indexes.derived import DerivedIndex
+from loom_core.knowledge.indexes.derived import DerivedIndex, SteppedIndex
+from loom_core.knowledge.indexes.engines.servers import LOCAL_CHOICES
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.text.languages import language_group
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
     from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import IndexState, PendingChanges
     from loom_core.storage import ProcessLock
@@ -34,7 +36,6 @@ __all__ = [
     "ChromaDenseSearch",
     "ChromaVectors",
     "FlatVectors",
-    "VectorIndexChoice",
     "VectorIndexes",
     "find_differing",
 ]
@@ -50,19 +51,18 @@ costs memory of its own and a second of processor time for every thousand vector
 _KEPT_FROM = 0.8
 """Of that number, below which an index that is no longer needed is removed: not at every coming and going."""
 
-VectorIndexChoice = Literal["auto", "exact", "chroma"]
-"""How vectors are searched: by their number, every one compared, or by Chroma's approximate index."""
-
 
 class VectorIndexes:
-    """The flat index of all vectors, plus a Chroma index if they are many or it is configured.
+    """The indexes of all vectors: one in a vector database, or here the flat one, plus Chroma if many.
+
+    The setting is in the store, so that all processes have the same; it may change at any time. A collection
+    in a database replaces the flat files once it is built, and the other way round.
 
     Args:
         store: the store.
-        folder: where the indexes go; None keeps them in memory, without Chroma.
+        folder: where the indexes go; None keeps them in memory, without Chroma and databases.
         lock: of the knowledge base's folder: only its holder may open Chroma.
-        choice: the kind of search.
-        exact_up_to: up to this many are compared one by one, if the choice is automatic.
+        exact_up_to: up to this many are compared one by one, if the setting is `auto`.
     """
 
     def __init__(
@@ -71,34 +71,64 @@ class VectorIndexes:
         *,
         folder: Path | None,
         lock: ProcessLock | None,
-        choice: VectorIndexChoice = "auto",
         exact_up_to: int = EXACT_UP_TO,
     ) -> None:
-        self.flat = FlatVectors(store, folder)
+        self._flat = FlatVectors(store, folder)
         self._chroma = ChromaVectors(store, folder) if folder is not None else None
+        self._remote: RemoteVectors | None = None
+        self._choosing = threading.Lock()
+        self._folder = folder
         self._store = store
         self._lock = lock
-        self._choice = choice
         self._exact_up_to = exact_up_to
 
     @property
     def maintained(self) -> list[DerivedIndex]:
         """The indexes that are kept in sync with the store. Blocks."""
-        chroma = self._select_chroma()
-        return [self.flat] if chroma is None else [self.flat, chroma]
+        remote, chroma = self._find_remote(), self._select_chroma()
+        flat = [self._flat] if self._needs_flat(remote) else []
+        return [*flat, *(index for index in (remote, chroma) if index is not None)]
+
+    @property
+    def problem(self) -> str:
+        """Why the vector database cannot be asked; or empty."""
+        return "" if self._remote is None else self._remote.problem
 
     def current(self) -> DenseSearch | None:
         """Return the vectors as of the last sync; None while they are being indexed. Blocks."""
-        flat = self.flat.searcher()
+        remote = self._find_remote()
+        if remote is not None and ((found := remote.searcher()) or not self._needs_flat(remote)):
+            return found
+        flat = self._flat.searcher()
         if flat is None or not (self._lock is None or self._lock.held):
             return flat
         chroma = self._select_chroma()
         indexes = chroma.searcher() if chroma is not None else None
         return flat if chroma is None or indexes is None else ChromaDenseSearch(flat, indexes, chroma)
 
+    def explain_absence(self) -> str:
+        """Return why `current` is None for longer than a moment; or empty. Blocks."""
+        remote = self._find_remote()
+        if remote is None:
+            return ""
+        return remote.problem or f"The vectors are being written to {remote.setting}: ask again later."
+
+    def languages(self) -> frozenset[str]:
+        """Return the language groups of the indexed vectors; for the worker process. Blocks."""
+        remote = self._find_remote()
+        return self._flat.languages() if remote is None else remote.groups()
+
     def coverage(self) -> tuple[int, int]:
         """Return how many chunks have a vector, and how many there are. Blocks."""
         return self._store.vectors.coverage()
+
+    def sync_files(self) -> bool:
+        """Bring the flat files a step closer to the store, which takes a moment. Blocks.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        return self._needs_flat(self._find_remote()) and self._flat.sync()
 
     def sync(self) -> bool:
         """Bring the indexes a step closer to the store; for the holder of the lock. Blocks.
@@ -106,8 +136,15 @@ class VectorIndexes:
         Returns:
             Whether there may be more to do.
         """
-        if self.flat.sync():
+        if self.sync_files():
             return True
+        remote = self._find_remote()
+        if remote is None:
+            self._leave_database()
+        elif remote.sync():
+            return True
+        elif not self._needs_flat(remote):
+            self._flat.discard()
         chroma = self._select_chroma()
         if chroma is not None:
             return chroma.sync()
@@ -115,19 +152,63 @@ class VectorIndexes:
             self._chroma.discard()
         return False
 
+    def files_lag(self) -> int:
+        """Return how many changes the flat files have still to apply. Blocks."""
+        return self._flat.lag() if self._needs_flat(self._find_remote()) else 0
+
+    def database_lag(self) -> int:
+        """Return how many changes the vector database has still to get; 0 without one. Blocks."""
+        remote = self._find_remote()
+        return 0 if remote is None else remote.lag()
+
     def lag(self) -> int:
         """Return how many changes the index that is furthest behind has still to apply. Blocks."""
         return max(index.lag() for index in self.maintained)
 
     def close(self) -> None:
-        """Release files; the next use opens them again."""
-        self.flat.close()
-        if self._chroma is not None:
-            self._chroma.close()
+        """Release files and connections; the next use opens them again."""
+        self._flat.close()
+        for index in (self._chroma, self._remote):
+            if index is not None:
+                index.close()
+
+    def _choice(self) -> str:
+        return self._store.get("vectors") or "auto"
+
+    def _find_remote(self) -> RemoteVectors | None:
+        """Return the index in the database that the setting names, if it names one."""
+        choice = self._choice()
+        if self._folder is None or choice in LOCAL_CHOICES:
+            return None
+        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+        with self._choosing:
+            if self._remote is None or self._remote.setting != choice:
+                if self._remote is not None:
+                    self._remote.close()
+                self._remote = RemoteVectors(self._store, self._folder, choice)
+            return self._remote
+
+    def _needs_flat(self, remote: RemoteVectors | None) -> bool:
+        """Whether the flat files are searched: there is no database, or its collection is not built yet."""
+        state = self._store.changes.state
+        return remote is None or (state("vectors").generation > 0 and not state("remote").built)
+
+    def _leave_database(self) -> None:
+        """Delete the collection in a database that the setting no longer names."""
+        if self._folder is None or not self._store.changes.state("remote").generation:
+            return
+        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+        left = RemoteVectors.known(self._store, self._folder)
+        if left is None:
+            self._store.changes.forget("remote")
+        else:
+            left.discard()
 
     def _select_chroma(self) -> ChromaVectors | None:
-        chroma, choice = self._chroma, self._choice
-        if chroma is None or choice == "exact":
+        chroma, choice = self._chroma, self._choice()
+        if chroma is None or choice not in {"auto", "chroma"}:
             return None
         count = self.coverage()[0]
         if choice == "chroma":
@@ -302,82 +383,26 @@ def language_groups_by_key(store: KnowledgeStore, keys: Sequence[int]) -> dict[i
     return {key: language_group(language) for key, language in languages.items()}
 
 
-_CHROMA_BATCH = 1000  # about a second's work
 _COMPARED = 64  # vectors that are compared with the store when an index is opened
 _SAME = 1e-3  # tolerance: Chroma may round vectors
 
 
-@dataclass(slots=True)
-class _PartialBuild:
-    """An index under construction: generation, watermark at its start, and the last chunk it holds."""
-
-    generation: int
-    watermark: int
-    after: int
-
-
-class ChromaVectors(DerivedIndex):
-    """Chroma on disk, a collection per language; for the holder of the lock. See `DerivedIndex`.
-
-    It is built in steps, since a thousand vectors take about a second. An interrupted build starts over.
-    """
+class ChromaVectors(SteppedIndex):
+    """Chroma on disk, a collection per language; for the holder of the lock. See `SteppedIndex`."""
 
     name = "chroma"
 
     def __init__(self, store: KnowledgeStore, folder: Path) -> None:
         super().__init__(store, folder)
         self._indexes: dict[str, ChromaVectorIndex] | None = None
-        self._growing: _PartialBuild | None = None
 
     def searcher(self) -> Mapping[str, ChromaVectorIndex] | None:
         """Return the index of each language if it is open and up to date, else None (see `sync`)."""
         return self._current(self._open)
 
-    def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
+    def sync(self, *, limit: int = SteppedIndex.step_size) -> bool:
         """Apply up to `limit` changes of the store, or continue a build; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
-
-    def discard(self) -> None:
-        """Delete the index, as it is no longer configured."""
-        with self._lock:
-            generation = self._store.changes.state(self.name).generation
-            if generation or self._growing is not None:
-                self._close()
-                self._store.changes.forget(self.name)
-                self._remove(generation)
-                self._remove(generation + 1)
-
-    def _replace(self, error: IndexDamagedError) -> None:
-        self._mark_damaged(
-            self._store.changes.state(self.name).generation, error
-        )  # the next step starts over
-
-    def _rebuild(self) -> None:
-        changes = self._store.changes
-        old = changes.state(self.name).generation
-        if self._growing is None:
-            self._close()
-            self._remove(old + 1)  # remains of an interrupted build
-            self._growing = _PartialBuild(old + 1, changes.head(), 0)
-        growing = self._growing
-        if self._grow(growing):
-            return
-        changes.restart(self.name, generation=growing.generation, watermark=growing.watermark)
-        self._probed = self._compared = growing.generation
-        self._growing = None
-        self._remove(old)
-
-    def _grow(self, growing: _PartialBuild) -> bool:
-        """Add the next chunks; return False once there are no more."""
-        keys = self._store.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
-        self._take(keys, growing.generation)
-        growing.after = keys[-1] if keys else growing.after
-        return bool(keys)
-
-    def _build(self, generation: int) -> None:
-        growing = _PartialBuild(generation, 0, 0)
-        while self._grow(growing):
-            pass
 
     def _apply(self, pending: PendingChanges, generation: int) -> None:
         indexes = self._open(generation)

@@ -28,6 +28,7 @@ from loom_core.knowledge.rag.embedder_choice import (
     load_embedder_config,
     open_record,
     save_metadata,
+    save_vectors,
 )
 from loom_core.knowledge.rag.entity_aliases import EntityAliases
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
@@ -146,6 +147,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             provider = choose_embedder(store, embedder)
             known_as = name if folder is not None and path is None else ""
             save_metadata(store, provider, name=known_as, description=description, search_hints=search_hints)
+            save_vectors(store, config.vectors, on_disk=folder is not None)
         except LoomError:
             store.close()
             raise
@@ -177,7 +179,6 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             store,
             folder=folder,
             lock=lock,
-            choice=config.vector_index,
         )
         worker = KnowledgeBaseWorker(
             store,

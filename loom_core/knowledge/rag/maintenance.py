@@ -212,8 +212,11 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         finally:
             if ours:
                 await to_thread.run_sync(self.worker.release)
-        owned = ", graph, chroma" if self.store.changes.state("chroma").built else ", graph"
-        report.checked.append("indexes: words, vectors" + (owned if ours else ""))
+        state = self.store.changes.state
+        owned = ", graph, chroma" if state("chroma").built else ", graph"
+        files: tuple[IndexName, ...] = ("vectors", "remote")
+        everywhere = ["words", *(name for name in files if state(name).built)]
+        report.checked.append(f"indexes: {', '.join(everywhere)}" + (owned if ours else ""))
         if not ours:
             report.notes.append(f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}")
         return report
@@ -226,7 +229,10 @@ class KnowledgeBaseMaintenance(DocumentIntake):
 
     def _mark_damaged(self, indexes: Collection[IndexName]) -> dict[IndexName, int]:
         changes = self.store.changes
-        generations: dict[IndexName, int] = {name: changes.state(name).generation for name in indexes}
+        names = set(indexes)
+        if "vectors" in names:
+            names |= {"chroma", "remote"}  # those of them that there are
+        generations: dict[IndexName, int] = {name: changes.state(name).generation for name in names}
         for name, generation in generations.items():
             changes.mark_damaged(name, generation=generation)
         return generations

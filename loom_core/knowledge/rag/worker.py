@@ -102,13 +102,17 @@ class KnowledgeBaseWorker:
         self._stopped: LLMError | None = None  # why jobs are paused
         self._jobs_at = -math.inf  # when they are tried again
         self._embed_batch = _EMBED_BATCHES[0]
-        self.problem = ""
-        """Why work or a part of it, such as making vectors, has stopped for now; or empty."""
+        self._problem = ""
 
     @property
     def is_running(self) -> bool:
         """Whether this process works in the background."""
         return self._forever
+
+    @property
+    def problem(self) -> str:
+        """Why work or a part of it, such as making or storing vectors, has stopped for now; or empty."""
+        return self._problem or self._vectors.problem
 
     @property
     def stopped(self) -> str:
@@ -190,8 +194,8 @@ class KnowledgeBaseWorker:
             nonlocal restored
             async with self._turn:
                 restored = await self._become_owner(tasks)
-                for index in (self._words, self._vectors.flat) if restored else ():
-                    while await to_thread.run_sync(index.sync):
+                for sync in (self._words.sync, self._vectors.sync_files) if restored else ():
+                    while await to_thread.run_sync(sync):
                         pass
 
         await self._work(follow)
@@ -284,13 +288,13 @@ class KnowledgeBaseWorker:
         if self._stopped is not None:
             self._report_error(self._stopped)
         elif worked and anyio.current_time() >= self._retry_at:
-            self.problem = ""
+            self._problem = ""
         return worked
 
     def _report_error(self, error: LoomError) -> None:
-        if self.problem != str(error):
+        if self._problem != str(error):
             _log.error("Adding documents has stopped for now: %s", error)
-        self.problem = str(error)
+        self._problem = str(error)
 
     async def _step(self) -> bool:
         """Do one piece of the most urgent work; return False if there is none.
@@ -322,7 +326,7 @@ class KnowledgeBaseWorker:
         """Advance the lexical index, the vectors and the graph."""
         if await to_thread.run_sync(self._words.sync):
             return True
-        if await to_thread.run_sync(self._vectors.flat.sync):
+        if await to_thread.run_sync(self._vectors.sync_files):
             return True
         if await self._make_centroid() or await self._apply_imported_vectors():
             return True
@@ -343,7 +347,7 @@ class KnowledgeBaseWorker:
         centroids, embedder = self._centroids, self._embedder
         if centroids is None or embedder is None or anyio.current_time() < self._retry_at:
             return False
-        languages = await to_thread.run_sync(self._vectors.flat.languages)
+        languages = await to_thread.run_sync(self._vectors.languages)
         language = await to_thread.run_sync(centroids.missing, languages)
         if not language:
             return False
@@ -437,13 +441,13 @@ class KnowledgeBaseWorker:
             )
         except EmbeddingError as error:
             # Lexical index and graph still work; every answer reports the reason.
-            if not self.problem:
+            if not self._problem:
                 _log.warning("No vectors for now: %s", error)
-            self.problem = f"No vectors for now: {error}"
+            self._problem = f"No vectors for now: {error}"
             self._retry_at = anyio.current_time() + self._waits.vectors
             raise
         if vectors is not None and self._stopped is None:
-            self.problem = ""
+            self._problem = ""
         return vectors
 
     def _adapt_batch(self, embedded: int, seconds: float) -> None:
@@ -470,7 +474,8 @@ class KnowledgeBaseWorker:
         if await to_thread.run_sync(self._is_behind):
             return True
         jobs = await to_thread.run_sync(self._store.jobs.next) is not None
-        if not jobs and not (self._embedder and await to_thread.run_sync(self._store.vectors.pending, 1)):
+        embeds = self._embedder and await to_thread.run_sync(self._store.vectors.pending, 1)
+        if not jobs and not embeds and not await to_thread.run_sync(self._vectors.database_lag):
             return False
         status = await self._owner.status() if self._owner is not None and woken else None
         if status is None:
@@ -486,4 +491,4 @@ class KnowledgeBaseWorker:
         return self._is_behind() or (self._stopped is None and self._store.jobs.next() is not None)
 
     def _is_behind(self) -> bool:
-        return self._words.lag() > 0 or self._vectors.flat.lag() > 0
+        return self._words.lag() > 0 or self._vectors.files_lag() > 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.indexes.vectors import VectorIndexChoice
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.retrieval.channels import FirstStageSettings
 from loom_core.knowledge.retrieval.graph_expansion import LinkSettings, WalkSettings
@@ -57,10 +56,6 @@ ranks what the graph finds by vectors; `graph_only` needs no embedder: words, en
 """
 
 
-_STORES = ("elasticsearch", "es", "llamaindex", "milvus", "qdrant")
-"""Names of vector stores that Loom does not support yet, for a helpful error."""
-
-
 class RAGConfig(BaseModel):
     """Configuration of a knowledge base. The defaults are those that measured best.
 
@@ -89,10 +84,11 @@ class RAGConfig(BaseModel):
     )
     walk: WalkSettings = Field(default=WalkSettings(), description="Parameters of the walk over the graph.")
     waits: WaitSettings = Field(default=WaitSettings(), description="Timeouts and intervals.")
-    vector_index: VectorIndexChoice = Field(
-        default="auto",
-        description="How vectors are searched: exact compares all of them, chroma asks an approximate index "
-        "that needs additional memory, auto does the latter from a million vectors on.",
+    vectors: str = Field(
+        default="",
+        description="Where vectors are searched: exact compares all of them here, chroma asks an approximate "
+        "index here, auto does the latter from a million vectors on; a vector database is engine+url, as in "
+        "qdrant+http://localhost:6333. It is kept in the knowledge base; empty leaves it as it is.",
     )
     near_duplicates: NearDuplicates = Field(
         default="drop", description="Whether near-duplicate passages are dropped."
@@ -107,16 +103,6 @@ class RAGConfig(BaseModel):
         default="passage",
         description="What is shown: the passage found, or as much of its section as fits (parent document).",
     )
-
-    @field_validator("vector_index", mode="before")
-    @classmethod
-    def _is_connected(cls, value: object) -> object:
-        if value in _STORES:
-            raise ValueError(
-                f"Loom does not connect to {value} yet. Use auto, exact or chroma: the vectors are in the "
-                "knowledge base's own files."
-            )
-        return value
 
 
 NearDuplicates = Literal["keep", "drop"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
+from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, StoreUnavailableError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.overview.global_questions import parse_global_question
 from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
@@ -87,8 +87,10 @@ class SearchAnswer:
 class IndexWorker(Protocol):
     """The worker of a knowledge base, as far as searches depend on it."""
 
-    problem: str
-    """Why work or a part of it has stopped for now; or empty."""
+    @property
+    def problem(self) -> str:
+        """Why work or a part of it has stopped for now; or empty."""
+        ...
 
     @property
     def is_running(self) -> bool:
@@ -367,8 +369,11 @@ class Searcher:
         await self._embed(asked)
 
         def search() -> None:
-            self._open_vectors(asked)
-            hits.ask_vectors(asked.question, asked.channels, self._config.first_stage)
+            try:
+                self._open_vectors(asked)
+                hits.ask_vectors(asked.question, asked.channels, self._config.first_stage)
+            except StoreUnavailableError as error:
+                asked.leave_out_vectors(error.message)
 
         await to_thread.run_sync(search)
 
@@ -376,6 +381,9 @@ class Searcher:
         """Set the vectors that are comparable with a question, if any, and their languages' centroids."""
         question = asked.question
         dense = self._context.vectors.current() if question.vector is not None else None
+        absent = question.vector is not None and dense is None
+        if absent and (reason := self._context.vectors.explain_absence()):
+            asked.leave_out_vectors(reason)
         if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
             dense = None
         languages = frozenset[str]() if dense is None else dense.language_groups()
@@ -412,15 +420,15 @@ class Searcher:
         self, asked: _PendingSearch, limit: int, strategy: Strategy
     ) -> tuple[Retrieval | None, str]:
         """Return the retrieval, and the name of the index that was missing for it, or empty."""
-        question, channels = asked.question, asked.channels
-        if asked.hits is None:
-            self._open_vectors(asked)
-            channels.words = self._context.words.searcher()
+        channels = asked.channels
         try:
+            if asked.hits is None:
+                self._open_vectors(asked)
+                channels.words = self._context.words.searcher()
             if asked.damage is not None:
                 raise asked.damage
             retrieval = retrieve(
-                question,
+                asked.question,
                 limit,
                 strategy=strategy,
                 channels=channels,
@@ -428,12 +436,15 @@ class Searcher:
                 config=self._config,
                 hits=asked.hits,
             )
+        except StoreUnavailableError as error:
+            asked.leave_out_vectors(error.message)
+            return self._retrieve(asked, limit, "bm25" if strategy == "vector_first" else strategy)
         except IndexDamagedError as error:
             self._context.words.report_damage(error)
             return None, "words"
         if channels.words is None:
             return retrieval, "words"
-        return retrieval, "vectors" if question.vector is not None and channels.dense is None else ""
+        return retrieval, "vectors" if asked.question.vector is not None and channels.dense is None else ""
 
 
 @dataclass(slots=True)
@@ -455,6 +466,12 @@ class _PendingSearch:
     notes: list[str] = field(default_factory=list[str])
     embed_ms: float = 0.0
     damage: IndexDamagedError | None = None
+
+    def leave_out_vectors(self, reason: str) -> None:
+        """Continue without vectors, and say so: they are in a database that cannot be asked now."""
+        self.question = replace(self.question, vector=None)
+        self.channels.dense = None
+        self.notes.append(f"{reason.removesuffix('.')}: words and graph only")
 
 
 async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:

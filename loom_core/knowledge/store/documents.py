@@ -209,6 +209,18 @@ class DocumentReader:
         rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
         return {row["key"]: row["language"] for row in rows}
 
+    def places_of(self, keys: Sequence[int]) -> dict[int, tuple[str, int]]:
+        """Return the language of chunks and the key of their document, by key; those gone are left out."""
+        rows = self._database.rows_in("SELECT key, language, document FROM chunks WHERE key IN ({})", keys)
+        return {row["key"]: (row["language"], row["document"]) for row in rows}
+
+    def documents_of(self, keys: ChunkKeys) -> list[int]:
+        """Return the keys of the documents that chunks belong to, sorted."""
+        rows = self._database.rows_in(
+            "SELECT DISTINCT document FROM chunks WHERE key IN ({})", keys.array.tolist()
+        )
+        return sorted({row["document"] for row in rows})
+
 
 class DocumentTable(DocumentReader):
     """Reads and writes documents in the store."""

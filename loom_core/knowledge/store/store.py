@@ -20,9 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["KnowledgeStore", "MetaName"]
 
 MetaName = Literal[
-    "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
+    "name",
+    "description",
+    "search_hints",
+    "embedder",
+    "embedding_config",
+    "dimension",
+    "centroids",
+    "llm",
+    "vectors",
+    "collection",
+    "vector_languages",
 ]
-"""Metadata of the knowledge base in the store; `llm` is the language model that extracted last, if any."""
+"""Metadata of the knowledge base in the store.
+
+`llm` is the language model that extracted last, if any; `vectors` the setting of where vectors are searched,
+`collection` the name of the collection in a vector database and the folder that it belongs to, and
+`vector_languages` the language groups in it.
+"""
 
 
 class KnowledgeStore:

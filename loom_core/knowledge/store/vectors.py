@@ -82,7 +82,7 @@ def _matrix(blobs: list[bytes]) -> NDArray[np.float32]:
 
 
 _META = ("embedder", "dimension", "embedding_config")
-_INDEXES: tuple[IndexName, ...] = ("vectors", "chroma")
+_INDEXES: tuple[IndexName, ...] = ("vectors", "chroma", "remote")
 
 
 class EmbedderMigration:

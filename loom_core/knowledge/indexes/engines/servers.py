@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from loom_core import plugin_registry
 from loom_core.errors import ConfigError, StoreUnavailableError
@@ -17,8 +18,25 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import VectorIndex
 
-__all__ = ["import_client", "open_vector_index", "split_batches", "split_setting", "unavailable"]
+__all__ = [
+    "LOCAL_CHOICES",
+    "check_setting",
+    "import_client",
+    "open_vector_index",
+    "split_batches",
+    "split_setting",
+    "unavailable",
+]
 
+LOCAL_CHOICES = ("auto", "exact", "chroma")
+"""How vectors are searched on this machine: by their number, every one compared, or by Chroma's index."""
+
+_EXAMPLES = {
+    "chroma": "http://localhost:8000",
+    "milvus": "http://localhost:19530",
+    "pgvector": "postgresql://localhost:5432/loom",
+    "qdrant": "http://localhost:6333",
+}
 _SETTING = re.compile(r"([a-z][a-z0-9_-]*)\+([a-z][a-z0-9+.-]*://.+)", re.IGNORECASE | re.DOTALL)
 
 
@@ -26,6 +44,36 @@ def split_setting(setting: str) -> tuple[str, str] | None:
     """Split `engine+url` into both; None where it is no such setting."""
     match = _SETTING.fullmatch(setting)
     return None if match is None else (match[1].lower(), match[2])
+
+
+def check_setting(setting: str) -> tuple[str, str]:
+    """Return engine and URL of a setting `engine+url` that may be stored and shown.
+
+    Raises:
+        ConfigError: it is no such setting, there is no such engine, or it holds a password.
+    """
+    parts = split_setting(setting)
+    if parts is None:
+        named = setting.partition("+")[0].partition(":")[0]
+        engine = named if named in _EXAMPLES else "qdrant"
+        raise ConfigError(
+            f"{setting[:60]!r} does not say where vectors are searched.",
+            advice=f"Write {', '.join(LOCAL_CHOICES)}; or a vector database as its engine, a plus sign and "
+            f"its URL, such as {engine}+{_EXAMPLES[engine]}.",
+        )
+    engine, url = parts
+    known = plugin_registry.list_registered("vector_index")
+    if engine not in known:
+        raise ConfigError(
+            f"There is no vector database {engine!r}.", advice=f"Choose one of: {', '.join(known)}."
+        )
+    if urlsplit(url).password is not None:
+        raise ConfigError(
+            "The address of a vector database must not hold a password, as it is stored and shown.",
+            advice="Put the password into the environment variable LOOM_VECTORS_SECRET, or into the keyring: "
+            "keyring set loom LOOM_VECTORS_SECRET.",
+        )
+    return engine, url
 
 
 def open_vector_index(
@@ -36,13 +84,7 @@ def open_vector_index(
     Raises:
         ConfigError: there is no such engine, its client is not installed, or the URL is none of its own.
     """
-    parts = split_setting(setting)
-    if parts is None:
-        raise ConfigError(
-            f"{setting!r} is no address of a vector database.",
-            advice="Write the engine, a plus sign and its URL, such as qdrant+http://localhost:6333.",
-        )
-    engine, url = parts
+    engine, url = check_setting(setting)
     return plugin_registry.create(
         "vector_index", engine, url, secret=secret, collection=collection, dimension=dimension
     )

@@ -169,7 +169,8 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
         reranks: whether there is a default reranker.
     """
     shaping = config.model_dump(
-        mode="json", exclude={"waits": True, "extraction": {"confirm_tokens", "confirm_cost"}}
+        mode="json",
+        exclude={"waits": True, "vectors": True, "extraction": {"confirm_tokens", "confirm_cost"}},
     )
     same = [loom_version(), shaping, embeds, extractor_id, reranks]
     return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()

@@ -108,7 +108,7 @@ def test_damaged_files_do_not_keep_a_question_from_its_answer(
 
 # -- Chroma -----------------------------------------------------------------------------------------
 
-CHROMA = RAGConfig(vector_index="chroma")
+CHROMA = RAGConfig(vectors="chroma")
 
 
 async def ask_until_chroma_is_rebuilt(knowledge_base: GraphRAGKnowledgeBase) -> None:

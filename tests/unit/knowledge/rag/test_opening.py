@@ -192,7 +192,7 @@ async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_
         GraphRAGKnowledgeBase.from_config(
             embedding_provider=create_embedder("hashing"),
             path=tmp_path,
-            config=RAGConfig(vector_index=choice),
+            config=RAGConfig(vectors=choice),
         )
         for choice in ("exact", "chroma")
     )

@@ -1,0 +1,464 @@
+"""Vectors in a database of the team's own: pgvector, Qdrant, Milvus, Chroma, or another `VectorIndex`.
+
+`RemoteVectors` keeps a collection there equal to the store, without a copy on this machine; `RemoteSearch`
+answers from it. Filters are decided here, by the store: the engine is told which documents are allowed, and
+what it finds is compared with the filter once more, so that no engine can show what a filter excludes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from math import ceil
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from loom_core.errors import IndexDamagedError, LoomError, StoreUnavailableError
+from loom_core.keys import find_key
+from loom_core.knowledge.indexes.derived import SteppedIndex
+from loom_core.knowledge.indexes.engines.servers import open_vector_index
+from loom_core.knowledge.indexes.language_vectors import Neighbours
+from loom_core.knowledge.interface import PassageVectors, VectorQuery
+from loom_core.knowledge.text.languages import language_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from pathlib import Path
+    from typing import TypeVar
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from loom_core.knowledge.interface import VectorIndex
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.changes import PendingChanges
+    from loom_core.knowledge.store.chunk_keys import ChunkKeys
+
+    _Found = TypeVar("_Found")
+
+__all__ = ["SECRET_VARIABLE", "RemoteSearch", "RemoteVectors"]
+
+_log = logging.getLogger(__name__)
+
+SECRET_VARIABLE = "LOOM_VECTORS_SECRET"
+"""Environment variable, or entry of the keyring, with the password or API key of the vector database."""
+
+_COMPARED = 64  # vectors that are compared with the store when a collection is opened
+_SAME = 2e-3  # tolerance: engines may round vectors
+_AWAY_SECONDS = 10.0  # until a server that could not be asked is asked again
+_SAMPLES = 8192  # passages that the average of a language is taken from
+_FEW = 64  # of a language in that sample; below, the engine is asked for all of its passages
+_FEW_MOST = 512
+_GROWTH = 1.1  # of the passages, from which on averages are taken again
+_EXACT_AMONG = 4000  # allowed passages up to which the store's own vectors are compared: some 30 ms
+_MOST_DOCUMENTS = 30_000  # allowed documents up to which the engine is told them
+_MOST_CANDIDATES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """Average vector and number of the passages of a language."""
+
+    mean: NDArray[np.float32]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """The languages as they were at a number of vectors, and at a change of the store."""
+
+    count: int
+    head: int
+    found: dict[str, _Language]
+
+    def holds(self, count: int, head: int) -> bool:
+        """Whether the averages are still good enough: of few passages they are taken again at every change."""
+        if max(count, self.count) <= _FEW_MOST:
+            return head == self.head
+        return count / _GROWTH <= self.count <= count * _GROWTH
+
+
+class RemoteVectors(SteppedIndex):
+    """A collection of a vector database; the holder of the lock writes, any process searches.
+
+    A server that cannot be asked is no damage: `problem` says why, and what it has missed is written once it
+    answers. A collection that is gone or differs from the store is built again, under a new name.
+
+    A copy of the folder at another path gets a collection of its own.
+
+    Args:
+        store: the store that it is derived from.
+        folder: the knowledge base's folder.
+        setting: `engine+url`, without a password.
+    """
+
+    name = "remote"
+
+    def __init__(self, store: KnowledgeStore, folder: Path, setting: str) -> None:
+        super().__init__(store, folder)
+        self._home = str(folder.resolve())
+        self.setting = setting
+        self.problem = ""
+        """Why the server could not be asked the last time, or empty."""
+        self._asked_again = 0.0  # by `time.monotonic`; until then it is not asked
+        self._opening = threading.Lock()
+        self._opened: tuple[str, VectorIndex] | None = None
+        self._languages: _Survey | None = None
+
+    @classmethod
+    def known(cls, store: KnowledgeStore, folder: Path) -> RemoteVectors | None:
+        """Return the index that was written last, if it is this folder's; the setting may be another now."""
+        known = _known_collection(store)
+        return cls(store, folder, known["setting"]) if known.get("folder") == str(folder.resolve()) else None
+
+    def searcher(self) -> RemoteSearch | None:
+        """Return the collection as of the last sync, for searching; None before it is built."""
+        state = self._store.changes.state(self.name)
+        if not state.built or not self._collection_id():
+            return None
+        return RemoteSearch(self, self._store)
+
+    def sync(self, *, limit: int = SteppedIndex.step_size) -> bool:
+        """Apply up to `limit` changes of the store, or continue a build; see `DerivedIndex.sync`.
+
+        Where the server cannot be asked, nothing is done, and `problem` says why.
+        """
+        if not self._dimension() or time.monotonic() < self._asked_again:
+            return False
+        try:
+            if not self._collection_id():
+                self._name_collection()
+            worked = super().sync(limit=limit)
+            if self.problem:
+                self._index(self._store.changes.state(self.name).generation).count()
+        except StoreUnavailableError as error:
+            self._note_absence(error)
+            return False
+        self.problem = ""
+        return worked
+
+    def lag(self) -> int:
+        """Return how many changes are still to be applied; 0 if there never was an embedder."""
+        return super().lag() if self._dimension() else 0
+
+    def ask(self, ask: Callable[[VectorIndex], _Found]) -> _Found:
+        """Ask the current collection something.
+
+        Raises:
+            StoreUnavailableError: it cannot be asked, or could not a moment ago.
+        """
+        if time.monotonic() < self._asked_again:
+            raise StoreUnavailableError(self.problem)
+        try:
+            return ask(self._index(self._store.changes.state(self.name).generation))
+        except StoreUnavailableError as error:
+            self._note_absence(error)
+            raise
+
+    def languages(self) -> dict[str, _Language]:
+        """Return average and size of each language group that has vectors. Blocks.
+
+        They are taken from an even sample of the passages: the cosine of a question with an average of 8,000
+        of them differs by less than 0.001 from that with all.
+
+        Raises:
+            StoreUnavailableError: a rare language is looked for in the collection, which cannot be asked.
+        """
+        count, head = self._store.vectors.coverage()[0], self._store.changes.head()
+        known = self._languages
+        if known is None or not known.holds(count, head) or self.groups() - known.found.keys():
+            self._languages = known = _Survey(count, head, self._survey(count))
+        return known.found
+
+    def groups(self) -> frozenset[str]:
+        """Return the language groups that ever had a vector in the collection."""
+        return frozenset(json.loads(self._store.get("vector_languages") or "[]"))
+
+    def close(self) -> None:
+        """Close connections; the next use opens them again."""
+        super().close()
+        with self._opening:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[1].close()
+
+    def find_differing(self, keys: Sequence[int]) -> list[int]:
+        """Return the keys under which the collection holds another vector than the store, or none."""
+        import numpy as np
+
+        found, expected = self._store.vectors.of(keys)
+        stored = self.ask(lambda index: index.vectors(found))
+        return [
+            key
+            for key, vector in zip(found, expected, strict=True)
+            if key not in stored or not np.allclose(stored[key], vector, atol=_SAME)
+        ]
+
+    # -- following the store -----------------------------------------------------------------------
+
+    def _begin(self, generation: int) -> None:
+        self._index(generation).create()
+
+    def _finish(self, generation: int) -> None:
+        self._index(generation).build()
+
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
+        self._take(pending.keys["vector+"], generation)
+        if gone := pending.keys["chunk-"]:
+            self._index(generation).delete(gone)
+
+    def _take(self, keys: Sequence[int], generation: int) -> None:
+        found, matrix = self._store.vectors.of(keys)
+        places = self._store.documents.places_of(found)
+        rows = [row for row, key in enumerate(found) if key in places]
+        if not rows:
+            return
+        chosen = [found[row] for row in rows]
+        languages = [language_group(places[key][0]) for key in chosen]
+        self._note_groups(languages)
+        documents = [places[key][1] for key in chosen]
+        self._index(generation).upsert(PassageVectors(chosen, matrix[rows], languages, documents))
+
+    def _is_consistent(self) -> bool:
+        count = self.ask(lambda index: index.count())
+        if count != self._store.vectors.coverage()[0]:
+            return False
+        last = self._store.documents.last_chunk()
+        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
+        keys = [key for place in places for key in self._store.documents.chunk_keys(after=place, limit=1)]
+        return not self.find_differing(keys)
+
+    def _open_if_wanted(self, generation: int) -> None:
+        self._index(generation)
+
+    def _is_open(self) -> bool:
+        return self._opened is not None
+
+    def _close(self) -> None:
+        self._growing = None
+
+    def _remove(self, generation: int) -> None:
+        if generation < 1 or not self._collection_id():
+            return
+        index = self._open(self._collection(generation))
+        try:
+            index.drop()
+        except LoomError as error:
+            _log.warning(
+                "The collection %s was left at %s: %s", self._collection(generation), self.setting, error
+            )
+        finally:
+            index.close()
+
+    def _remove_stale_generations(self) -> None:
+        current = self._store.changes.state(self.name).generation
+        self._remove(current - 1)
+        self._swept = True
+
+    # -- the collection ----------------------------------------------------------------------------
+
+    def _index(self, generation: int) -> VectorIndex:
+        """Return the open collection of a generation; it connects at first use."""
+        collection = self._collection(generation)
+        with self._opening:
+            if self._opened is None or self._opened[0] != collection:
+                if self._opened is not None:
+                    self._opened[1].close()
+                self._opened = collection, self._open(collection)
+            return self._opened[1]
+
+    def _open(self, collection: str) -> VectorIndex:
+        secret = find_key(SECRET_VARIABLE)
+        return open_vector_index(
+            self.setting, secret=secret, collection=collection, dimension=self._dimension()
+        )
+
+    def _collection(self, generation: int) -> str:
+        return f"loom_{self._collection_id()}_{generation}"
+
+    def _collection_id(self) -> str:
+        """Return the name that this folder's collections share there; empty before there is one."""
+        known = _known_collection(self._store)
+        return (
+            known["id"] if (known.get("folder"), known.get("setting")) == (self._home, self.setting) else ""
+        )
+
+    def _name_collection(self) -> None:
+        """Choose a new name, which no other knowledge base has; the collection is built from scratch."""
+        left = self.known(self._store, self._folder) if self._folder is not None else None
+        if left is not None:
+            left.discard()
+        fresh = {"id": token_hex(8), "folder": self._home, "setting": self.setting}
+        with self._store.database.write():
+            self._store.set("collection", json.dumps(fresh))
+            self._store.changes.forget(self.name)
+
+    def _note_absence(self, error: StoreUnavailableError) -> None:
+        if not self.problem:
+            _log.warning("%s", error)
+        self.problem = str(error)
+        self._asked_again = time.monotonic() + _AWAY_SECONDS
+
+    def _dimension(self) -> int:
+        return int(self._store.get("dimension") or 0)
+
+    # -- languages ---------------------------------------------------------------------------------
+
+    def _note_groups(self, groups: Collection[str]) -> None:
+        known = self.groups()
+        if not known.issuperset(groups):
+            self._store.set("vector_languages", json.dumps(sorted(known.union(groups))))
+
+    def _survey(self, count: int) -> dict[str, _Language]:
+        import numpy as np
+
+        keys = [key for key, _ in self._store.documents.chunk_documents()]
+        step = max(1, ceil(len(keys) / _SAMPLES))
+        found, matrix = self._store.vectors.of(keys[::step])
+        languages = self._store.documents.languages_of(found)
+        rows: defaultdict[str, list[int]] = defaultdict(list)
+        for row, key in enumerate(found):
+            if key in languages:
+                rows[language_group(languages[key])].append(row)
+        surveyed: dict[str, _Language] = {}
+        for group in sorted(self.groups().union(rows)):
+            sample = matrix[rows[group]]
+            size = round(len(sample) * count / max(1, len(found)))
+            if step > 1 and len(sample) < _FEW:
+                sample, size = self._few_of(group, size)
+            if len(sample):
+                mean = sample.mean(axis=0, dtype=np.float64).astype(np.float32)
+                surveyed[group] = _Language(mean, max(size, len(sample)))
+        return surveyed
+
+    def _few_of(self, group: str, size: int) -> tuple[NDArray[np.float32], int]:
+        """Return the vectors of a rare language, as the collection knows which passages have it."""
+        import numpy as np
+
+        anywhere = np.full(self._dimension(), self._dimension() ** -0.5, dtype=np.float32)
+        query = VectorQuery(anywhere, _FEW_MOST, language=group)
+        [hits] = self.ask(lambda index: index.search([query]))
+        _, matrix = self._store.vectors.of([key for key, _ in hits])
+        return matrix, len(hits) if len(hits) < _FEW_MOST else size
+
+
+def _known_collection(store: KnowledgeStore) -> dict[str, str]:
+    """Return name, folder and setting of the collection that was written last; empty before that."""
+    return json.loads(store.get("collection") or "{}")
+
+
+class RemoteSearch:
+    """`DenseSearch` over a collection of a vector database; all but the search itself is read from the store.
+
+    Args:
+        index: the collection.
+        store: the store, with the vectors of all passages.
+        exact_among: up to so many allowed passages are compared one by one, with their vectors in the store.
+        most_documents: up to so many allowed documents the engine is told; else it is asked for more hits.
+
+    Raises:
+        StoreUnavailableError: by its methods: the server cannot be asked.
+    """
+
+    def __init__(
+        self,
+        index: RemoteVectors,
+        store: KnowledgeStore,
+        *,
+        exact_among: int = _EXACT_AMONG,
+        most_documents: int = _MOST_DOCUMENTS,
+    ) -> None:
+        self._index = index
+        self._store = store
+        self._exact_among = exact_among
+        self._most_documents = most_documents
+
+    def by_language(
+        self, vector: NDArray[np.float32], limit: int, *, among: ChunkKeys | None = None
+    ) -> list[Neighbours]:
+        """Return the most similar chunks of each language, at most `limit` of each; one request for all."""
+        languages = self._index.languages()
+        hits = (
+            self._nearest(vector, limit, list(languages), among)
+            if among is None or len(among) > self._exact_among
+            else self._exact(vector, limit, among)
+        )
+        return [
+            Neighbours(group, float(vector @ language.mean), language.size, hits[group])
+            for group, language in languages.items()
+            if hits.get(group)
+        ]
+
+    def languages(self, keys: Collection[int]) -> dict[int, str]:
+        """Return the language group of chunks; those without a vector are left out."""
+        found, _ = self._store.vectors.of(list(keys))
+        languages = self._store.documents.languages_of(found)
+        return {key: language_group(language) for key, language in languages.items()}
+
+    def language_groups(self) -> frozenset[str]:
+        """Return the languages that there are vectors of."""
+        return frozenset(self._index.languages())
+
+    def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
+        """Return the cosine of given chunks; those without a vector are left out."""
+        found, matrix = self._store.vectors.of(list(keys))
+        return dict(zip(found, (matrix @ vector).tolist(), strict=True)) if found else {}
+
+    def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
+        """Return vectors of given chunks, a row each; zeros where there is none."""
+        import numpy as np
+
+        found, matrix = self._store.vectors.of(keys)
+        place = {key: row for row, key in enumerate(keys)}
+        rows = np.zeros((len(keys), int(self._store.get("dimension") or 0)), dtype=np.float32)
+        if found:
+            rows[[place[key] for key in found]] = matrix
+        return rows
+
+    def _nearest(
+        self, vector: NDArray[np.float32], limit: int, groups: Sequence[str], among: ChunkKeys | None
+    ) -> dict[str, list[tuple[int, float]]]:
+        """Ask the engine; it is told the allowed documents, or asked for more where they are too many."""
+        documents, wanted = None, limit
+        if among is not None:
+            documents = self._store.documents.documents_of(among)
+            if len(documents) > self._most_documents:
+                share = len(among) / max(1, self._store.vectors.coverage()[0])
+                documents, wanted = None, min(ceil(2 * limit / share), _MOST_CANDIDATES)
+        queries = [VectorQuery(vector, wanted, language=group, documents=documents) for group in groups]
+        try:
+            answers = self._index.ask(lambda index: index.search(queries))
+        except IndexDamagedError as error:
+            self._index.report_damage(error)
+            raise StoreUnavailableError(
+                f"{error.message} It is written again from the store.", advice="Ask again in a moment."
+            ) from error
+        found = dict(zip(groups, answers, strict=True))
+        if among is None:
+            return found
+        kept = {group: [hit for hit in hits if hit[0] in among][:limit] for group, hits in found.items()}
+        if wanted == limit or all(
+            len(kept[group]) == limit or len(found[group]) < wanted for group in groups
+        ):
+            return kept
+        return self._exact(vector, limit, among)
+
+    def _exact(
+        self, vector: NDArray[np.float32], limit: int, among: ChunkKeys
+    ) -> dict[str, list[tuple[int, float]]]:
+        """Compare the vectors of all allowed passages, as the store has them."""
+        hits: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+        keys = list(among)
+        for start in range(0, len(keys), _EXACT_AMONG):
+            chosen = keys[start : start + _EXACT_AMONG]
+            languages = self._store.documents.languages_of(chosen)
+            for key, cosine in self.scores(vector, chosen).items():
+                if key in languages:
+                    hits[language_group(languages[key])].append((key, cosine))
+        return {
+            group: sorted(some, key=lambda hit: (-hit[1], hit[0]))[:limit] for group, some in hits.items()
+        }
