@@ -289,10 +289,10 @@ _SLOW = ["-", "--token", "cookie: a=b;", "?sig=", "://u:p@/", "'token', '", "0a"
     "piece", ["sk-", "http://a:", "eyJaaaaaaaaa.", "token=", "Bearer ", "-----BEGIN ", *_SLOW]
 )
 def test_a_text_that_is_made_to_be_slow_to_look_through_is_not(piece: str) -> None:
-    from time import perf_counter
+    from time import process_time
 
     text = piece * (100_000 // len(piece))
-    began = perf_counter()
+    began = process_time()
     redact_log_text(text)
 
-    assert perf_counter() - began < 5.0
+    assert process_time() - began < 5.0

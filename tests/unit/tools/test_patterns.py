@@ -3,7 +3,7 @@ from __future__ import annotations
 from fnmatch import translate
 from re import DOTALL, IGNORECASE
 from re import compile as re_compile
-from time import perf_counter
+from time import process_time
 from unicodedata import normalize
 
 import pytest
@@ -66,11 +66,11 @@ def test_an_expression_that_is_none_or_could_take_for_ever_is_refused(expression
 
 
 def test_a_pattern_that_makes_others_take_for_ever_takes_a_moment() -> None:
-    begun = perf_counter()
+    begun = process_time()
 
     assert not matcher("*a*a*a*a*a*a*a*a*b")("a" * 20_000)
     assert not matcher("re:(a+)+b")("a" * 20_000)
-    assert perf_counter() - begun < 1
+    assert process_time() - begun < 1
 
 
 def test_half_a_character_does_not_slip_past_a_pattern() -> None:

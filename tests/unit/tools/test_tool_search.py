@@ -140,10 +140,10 @@ def test_thousands_of_tools_are_searched_at_once() -> None:
     )
     search = ToolSearch(lambda: tools)
     search.search("warm")
-    start = time.perf_counter()
+    start = time.process_time()
 
     assert search.search("tool 1234")[0][0].name == "s14:tool_1234"
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @given(st.text())

@@ -66,10 +66,10 @@ def test_thinking_before_a_summary_is_no_part_of_it():
 
 def test_long_rows_of_blanks_cost_no_time():
     hostile = "## Results" + " \t*:" * 50_000 + "x"
-    begun = time.perf_counter()
+    begun = time.process_time()
 
     assert parse_sections(hostile * 3) == {}
-    assert time.perf_counter() - begun < 1.0
+    assert time.process_time() - begun < 1.0
 
 
 @given(st.text())

@@ -69,9 +69,9 @@ def test_what_is_no_query_is_refused(path: str) -> None:
 
 
 def test_expressions_in_queries_take_linear_time() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     assert query("$[?match(@, '(a+)+')]", ["a" * 5000 + "!"]) == []
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.hostile("expressions and configurations")

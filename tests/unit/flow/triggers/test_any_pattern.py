@@ -75,11 +75,11 @@ def _flow(pattern: str) -> SimpleNamespace:
 def test_any_pattern_is_compiled_or_refused_and_never_printed_and_never_hangs(
     capfd: pytest.CaptureFixture[str], pattern: str, message: str
 ) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     matches: list[TriggerMatch] = []
     with suppress(ConfigError):
         matches = TriggerMatcher([_flow(pattern)]).match(message)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert capfd.readouterr() == ("", "")
     for match in matches:
         assert 0 <= match.start <= match.end <= len(message)

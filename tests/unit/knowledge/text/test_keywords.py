@@ -177,6 +177,6 @@ def test_keywords_of_near_identifiers_are_in_the_text(text: str):
     ],
 )
 def test_time_grows_with_the_length_only(text: str):
-    began = time.perf_counter()
+    began = time.process_time()
     extract_chunk_keywords(text)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20

@@ -75,9 +75,9 @@ def test_a_page_nested_too_deep_is_refused_with_the_way_around() -> None:
      "<a href=x><marquee>" * 900 + "x" * 5_000_000],
 )  # fmt: skip
 def test_a_broken_page_takes_no_longer_than_its_size_allows(html: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     html_text(html, base="https://site.example/")
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.hostile("files of any kind")

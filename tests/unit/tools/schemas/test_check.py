@@ -75,12 +75,12 @@ def test_nothing_is_fetched_and_what_is_not_there_allows_everything(reference: s
 
 def test_a_pattern_that_would_take_for_ever_takes_no_time() -> None:
     schema = {"properties": {"a": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(b+)+$": {"type": "null"}}}
-    start = time.perf_counter()
+    start = time.process_time()
 
     assert len(_messages(schema, {"a": "a" * 20_000 + "b"})) == 1
     assert _messages(schema | {"additionalProperties": False}, {"b" * 20_000 + "c": 1})
     assert _messages(schema | {"unevaluatedProperties": False}, {"b" * 20_000 + "c": 1}) == []
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_pattern_that_no_linear_engine_knows_is_left_to_the_server() -> None:
@@ -127,11 +127,11 @@ def test_values_are_the_same_when_jsonschema_says_so(values: list[Any], value: A
 
 def test_a_list_of_many_different_objects_is_compared_at_once() -> None:
     schema = {"properties": {"a": {"uniqueItems": True}}}
-    start = time.perf_counter()
+    start = time.process_time()
 
     assert _messages(schema, {"a": [{"i": i} for i in range(5000)]}) == []
     assert len(_messages(schema, {"a": [{"i": i % 4999} for i in range(5000)]})) == 1
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 _NAMES = [f"v{i}" for i in range(5000)]
@@ -161,11 +161,11 @@ def test_a_large_value_against_a_large_schema_is_given_up_soon(
     part: dict[str, Any], large: Callable[[], object]
 ) -> None:
     value = large()
-    start = time.perf_counter()
+    start = time.process_time()
 
     with pytest.raises(InvalidInputError, match="takes too long"):
         _messages({"properties": {"a": part}}, {"a": value})
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 _QUICK_CHECK_NAMES = st.sampled_from(["a", "路径", "c"])

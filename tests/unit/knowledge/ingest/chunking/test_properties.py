@@ -159,10 +159,10 @@ def test_no_passage_begins_inside_a_character(text: str, chunker: Chunker):
 def test_time_grows_with_the_length_only(text: str):
     document = DocumentDraft("text:long", text)
     for chunker in (StructureChunker(), SimpleChunker(), SlidingWindowChunker()):
-        began = time.perf_counter()
+        began = time.process_time()
         assert chunker.chunk(document)
         # Two seconds at most where it is linear; anything quadratic would take minutes.
-        assert time.perf_counter() - began < 20
+        assert time.process_time() - began < 20
 
 
 @pytest.mark.hostile("files of any kind")
@@ -170,6 +170,6 @@ def test_time_grows_with_the_length_only(text: str):
 def test_deeply_indented_code_is_cut_in_linear_time():
     text = "\n".join(" " * line + "x" for line in range(2_500))
     document = DocumentDraft("text:deep", text, blocks=(Block("code", 0, len(text), name="f"),))
-    began = time.perf_counter()
+    began = time.process_time()
     assert StructureChunker().chunk(document)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20

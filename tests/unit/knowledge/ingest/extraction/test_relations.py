@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -207,7 +207,7 @@ def test_an_option_in_a_sentence_is_one_of_the_command_before_it():
 @pytest.mark.parametrize("piece", ["* ", "*** ", "(", "a, ", "、", "[a|api](", "`", "- ", "A\n", "如果"])
 def test_hostile_text_is_read_in_linear_time(piece: str):
     text, mentions = read(piece * 2000 + "[PostgreSQL|product] supports [SSL|term]")
-    began = perf_counter()
+    began = process_time()
     sentence_relations(text, 0, len(text), mentions)
     layout_relations(text, mentions, title="", heading="")
-    assert perf_counter() - began < 2
+    assert process_time() - began < 2
