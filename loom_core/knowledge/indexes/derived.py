@@ -269,7 +269,8 @@ class SteppedIndex(DerivedIndex):
         """Add chunks, or those that are in the store and have what is indexed."""
 
     def _begin(self, generation: int) -> None:
-        """Prepare a new, empty index."""
+        """Prepare a new, empty index, in place of the remains of an interrupted build."""
+        self._remove(generation)
 
     def _finish(self, generation: int) -> None:
         """Finish a new index that holds everything."""
@@ -283,7 +284,6 @@ class SteppedIndex(DerivedIndex):
         old = changes.state(self.name).generation
         if self._growing is None:
             self._close()
-            self._remove(old + 1)  # remains of an interrupted build
             watermark = changes.head()
             self._begin(old + 1)
             self._growing = _PartialBuild(old + 1, watermark, 0)

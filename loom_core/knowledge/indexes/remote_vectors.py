@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import IndexDamagedError, LoomError, StoreUnavailableError
 from loom_core.keys import find_key
 from loom_core.knowledge.indexes.derived import SteppedIndex
-from loom_core.knowledge.indexes.engines.servers import open_vector_index
+from loom_core.knowledge.indexes.engines.servers import SECRET_VARIABLE, open_vector_index
 from loom_core.knowledge.indexes.language_vectors import Neighbours
 from loom_core.knowledge.interface import PassageVectors, VectorQuery
 from loom_core.knowledge.text.languages import language_group
@@ -40,12 +40,9 @@ if TYPE_CHECKING:
 
     _Found = TypeVar("_Found")
 
-__all__ = ["SECRET_VARIABLE", "RemoteSearch", "RemoteVectors"]
+__all__ = ["RemoteSearch", "RemoteVectors"]
 
 _log = logging.getLogger(__name__)
-
-SECRET_VARIABLE = "LOOM_VECTORS_SECRET"
-"""Environment variable, or entry of the keyring, with the password or API key of the vector database."""
 
 _COMPARED = 64  # vectors that are compared with the store when a collection is opened
 _SAME = 2e-3  # tolerance: engines may round vectors
@@ -76,7 +73,7 @@ class _Survey:
     found: dict[str, _Language]
 
     def holds(self, count: int, head: int) -> bool:
-        """Whether the averages are still good enough: of few passages they are taken again at every change."""
+        """Whether the averages are still good enough; of few passages they are those of every change."""
         if max(count, self.count) <= _FEW_MOST:
             return head == self.head
         return count / _GROWTH <= self.count <= count * _GROWTH
@@ -140,6 +137,13 @@ class RemoteVectors(SteppedIndex):
             return False
         self.problem = ""
         return worked
+
+    def progress(self) -> tuple[int, int]:
+        """Return the last chunk that the collection holds while it is built, and the last one there is."""
+        last, growing = self._store.documents.last_chunk(), self._growing
+        if self._store.changes.state(self.name).built:
+            return last, last
+        return (growing.after if growing is not None else 0), last
 
     def lag(self) -> int:
         """Return how many changes are still to be applied; 0 if there never was an embedder."""

@@ -83,6 +83,11 @@ class VectorIndexes:
         self._exact_up_to = exact_up_to
 
     @property
+    def choice(self) -> str:
+        """The setting: `auto`, `exact`, `chroma`, or `engine+url` of a vector database. Blocks."""
+        return self._store.get("vectors") or "auto"
+
+    @property
     def maintained(self) -> list[DerivedIndex]:
         """The indexes that are kept in sync with the store. Blocks."""
         remote, chroma = self._find_remote(), self._select_chroma()
@@ -140,7 +145,7 @@ class VectorIndexes:
             return True
         remote = self._find_remote()
         if remote is None:
-            self._leave_database()
+            self.leave_database()
         elif remote.sync():
             return True
         elif not self._needs_flat(remote):
@@ -151,6 +156,23 @@ class VectorIndexes:
         if self._chroma is not None:
             self._chroma.discard()
         return False
+
+    def leave_database(self) -> None:
+        """Delete the collection in a vector database, if there is one and it can be reached. Blocks."""
+        if self._folder is None or not self._store.changes.state("remote").generation:
+            return
+        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+        left = RemoteVectors.known(self._store, self._folder)
+        if left is None:
+            self._store.changes.forget("remote")
+        else:
+            left.discard()
+
+    def progress(self) -> tuple[int, int]:
+        """Return how far the collection in the vector database is built, and its end; see `RemoteVectors`."""
+        remote = self._find_remote()
+        return (1, 1) if remote is None else remote.progress()
 
     def files_lag(self) -> int:
         """Return how many changes the flat files have still to apply. Blocks."""
@@ -172,12 +194,9 @@ class VectorIndexes:
             if index is not None:
                 index.close()
 
-    def _choice(self) -> str:
-        return self._store.get("vectors") or "auto"
-
     def _find_remote(self) -> RemoteVectors | None:
         """Return the index in the database that the setting names, if it names one."""
-        choice = self._choice()
+        choice = self.choice
         if self._folder is None or choice in LOCAL_CHOICES:
             return None
         from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
@@ -194,20 +213,8 @@ class VectorIndexes:
         state = self._store.changes.state
         return remote is None or (state("vectors").generation > 0 and not state("remote").built)
 
-    def _leave_database(self) -> None:
-        """Delete the collection in a database that the setting no longer names."""
-        if self._folder is None or not self._store.changes.state("remote").generation:
-            return
-        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
-
-        left = RemoteVectors.known(self._store, self._folder)
-        if left is None:
-            self._store.changes.forget("remote")
-        else:
-            left.discard()
-
     def _select_chroma(self) -> ChromaVectors | None:
-        chroma, choice = self._chroma, self._choice()
+        chroma, choice = self._chroma, self.choice
         if chroma is None or choice not in {"auto", "chroma"}:
             return None
         count = self.coverage()[0]

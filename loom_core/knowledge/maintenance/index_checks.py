@@ -19,11 +19,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.interface import GraphStore, LexicalIndex
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import ChangeKind, IndexName
 
-__all__ = ["check_chroma", "check_flat_vectors", "check_graph_store", "check_indexes", "check_lexical"]
+__all__ = [
+    "check_chroma",
+    "check_database",
+    "check_flat_vectors",
+    "check_graph_store",
+    "check_indexes",
+    "check_lexical",
+]
 
 _ATTEMPTS = 5
 _SAMPLES = 25  # chunks whose content is compared, as another knowledge base may have the same keys
@@ -207,6 +215,23 @@ def check_flat_vectors(store: KnowledgeStore, index: LanguageVectors) -> Iterato
         return wrong, len(settled)
 
     return _check_vector_index(store, "vectors", index.keys, differing)
+
+
+def check_database(store: KnowledgeStore, index: RemoteVectors) -> Iterator[CheckFinding]:
+    """Check that a collection in a vector database holds every vector once; compare a sample.
+
+    Raises:
+        StoreUnavailableError: the database cannot be asked.
+    """
+
+    def list_held() -> list[int]:
+        return index.ask(lambda collection: collection.keys())
+
+    def differing(keys: Sequence[int]) -> tuple[int, int]:
+        chosen = _sample(keys, _CHROMA_SAMPLES)
+        return len(index.find_differing(chosen)), len(chosen)
+
+    return _check_vector_index(store, "remote", list_held, differing)
 
 
 def check_chroma(store: KnowledgeStore, indexes: Collection[ChromaVectorIndex]) -> Iterator[CheckFinding]:

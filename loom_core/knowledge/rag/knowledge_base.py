@@ -428,6 +428,35 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         """Return how many chunks have a vector, and how many there are. Blocks."""
         return self._vectors.coverage()
 
+    @property
+    def vectors(self) -> str:
+        """Where its vectors are searched: a setting of `RAGConfig.vectors`. Blocks."""
+        return self._vectors.choice
+
+    def move_vectors(self, setting: str) -> None:
+        """Search the vectors somewhere else from now on; the worker moves them. Blocks.
+
+        Questions are answered from where they are until all are there.
+
+        Args:
+            setting: see `RAGConfig.vectors`.
+
+        Raises:
+            ConfigError: there is no such place, or the knowledge base is in memory.
+        """
+        save_vectors(self.store, setting, on_disk=self._folder is not None)
+
+    def moving_progress(self) -> tuple[int, int]:
+        """Return how far vectors have been moved to a vector database, and the end of that. Blocks."""
+        return self._vectors.progress()
+
+    def leave_vector_database(self) -> None:
+        """Delete its collection in a vector database, if there is one and it can be reached. Blocks.
+
+        For the worker process, before the knowledge base itself is deleted.
+        """
+        self._vectors.leave_database()
+
     def index_lag(self) -> dict[str, int]:
         """Return how many changes of the store each index has still to apply. Blocks."""
         return {index.name: index.lag() for index in (self._words, self._graph, *self._vectors.maintained)}

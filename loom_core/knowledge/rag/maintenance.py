@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import ConfigError, EmbeddingError, StoreBusyError
+from loom_core.errors import ConfigError, EmbeddingError, StoreBusyError, StoreUnavailableError
 from loom_core.knowledge.maintenance.check import check_record
-from loom_core.knowledge.maintenance.index_checks import check_indexes
+from loom_core.knowledge.maintenance.index_checks import check_database, check_indexes
 from loom_core.knowledge.maintenance.repair import repair as repair_record
 from loom_core.knowledge.rag.intake import DocumentIntake
 from loom_core.knowledge.rag.requests import RebuildRequest
@@ -217,12 +217,30 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         files: tuple[IndexName, ...] = ("vectors", "remote")
         everywhere = ["words", *(name for name in files if state(name).built)]
         report.checked.append(f"indexes: {', '.join(everywhere)}" + (owned if ours else ""))
+        report.findings += await to_thread.run_sync(self._check_database, self._folder, report.notes)
         if not ours:
             report.notes.append(f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}")
         return report
 
     def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:
         return list(check_indexes(self.store, folder, owned=owned))
+
+    def _check_database(self, folder: Path, notes: list[str]) -> list[CheckFinding]:
+        """Check the collection in the vector database, if there is one; a note says if it cannot be asked."""
+        if not self.store.changes.state("remote").built:
+            return []
+        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+        index = RemoteVectors.known(self.store, folder)
+        if index is None:
+            return []
+        try:
+            return list(check_database(self.store, index))
+        except StoreUnavailableError as error:
+            notes.append(f"not checked: the vectors. {error.message}")
+            return []
+        finally:
+            index.close()
 
     def _repair(self, report: CheckReport) -> None:
         repair_record(self.store, report.findings)

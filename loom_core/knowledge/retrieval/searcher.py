@@ -425,6 +425,8 @@ class Searcher:
             if asked.hits is None:
                 self._open_vectors(asked)
                 channels.words = self._context.words.searcher()
+            if asked.lacks_vectors and strategy == "vector_first":
+                strategy = "bm25"
             if asked.damage is not None:
                 raise asked.damage
             retrieval = retrieve(
@@ -438,7 +440,7 @@ class Searcher:
             )
         except StoreUnavailableError as error:
             asked.leave_out_vectors(error.message)
-            return self._retrieve(asked, limit, "bm25" if strategy == "vector_first" else strategy)
+            return self._retrieve(asked, limit, strategy)
         except IndexDamagedError as error:
             self._context.words.report_damage(error)
             return None, "words"
@@ -458,6 +460,7 @@ class _PendingSearch:
         notes: why the question was not embedded; empty if it was.
         embed_ms: how long embedding took.
         damage: the damage of the lexical index.
+        lacks_vectors: whether the question is answered without vectors, as their database cannot be asked.
     """
 
     question: PreparedQuestion
@@ -466,11 +469,13 @@ class _PendingSearch:
     notes: list[str] = field(default_factory=list[str])
     embed_ms: float = 0.0
     damage: IndexDamagedError | None = None
+    lacks_vectors: bool = False
 
     def leave_out_vectors(self, reason: str) -> None:
         """Continue without vectors, and say so: they are in a database that cannot be asked now."""
         self.question = replace(self.question, vector=None)
         self.channels.dense = None
+        self.lacks_vectors = True
         self.notes.append(f"{reason.removesuffix('.')}: words and graph only")
 
 

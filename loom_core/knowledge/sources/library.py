@@ -34,6 +34,7 @@ class Library:
     Args:
         home: Loom's home.
         embedder: which embedder new knowledge bases use; see `create_embedder`.
+        vectors: where new knowledge bases search their vectors; see `RAGConfig.vectors`.
         llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
@@ -49,6 +50,7 @@ class Library:
         home: Path,
         *,
         embedder: str = "auto",
+        vectors: str = "",
         llm: str | Mapping[str, Any] = "",
         only: Sequence[str] = (),
         may_use: Callable[[str], bool] = lambda _name: True,
@@ -57,6 +59,7 @@ class Library:
     ) -> None:
         self.catalogue = Catalogue(home)
         self._choice = embedder
+        self._vectors = vectors
         self._llm_choice = llm
         self._llm: LLMProvider | None = None
         self._embedders: dict[str, EmbeddingProvider] = {}
@@ -129,6 +132,7 @@ class Library:
         del self._open[name]
         if (work := self._work.pop(name, None)) is not None:
             await work.end()
+        await to_thread.run_sync(knowledge_base.leave_vector_database)
         await to_thread.run_sync(knowledge_base.close)
         await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
 
@@ -190,10 +194,13 @@ class Library:
     ) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
         from loom_core.knowledge.rag.owner.protocol import PeerSettings
+        from loom_core.knowledge.retrieval.config import RAGConfig
 
+        new = not (folder / "record.db").exists()
         knowledge_base = GraphRAGKnowledgeBase.from_config(
             embedding_provider=embedder,
             llm_provider=self.language_model(),
+            config=RAGConfig(vectors=self._vectors if new else ""),
             name=name,
             path=folder,
             peers=PeerSettings(program=self._program),

@@ -7,11 +7,13 @@ documents failed, 130 interrupted, 141 the reader of the output closed it.
 from __future__ import annotations
 
 import argparse
+import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
+from loom_core.knowledge.indexes.engines.servers import SECRET_VARIABLE, split_setting
 from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile
 from loom_core.server.program import ServerProgram
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SERVER", "run"]
 
+_VECTORS = "LOOM_KB_VECTORS"
 _MOST_ENTITIES = 20_000  # a browser can still draw them
 _MOST_TOPICS = 100  # and sentences of each
 
@@ -69,6 +72,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
             allow_urls=getattr(args, "allow_urls", True),  # a person who types an address means it
             allow_net=tuple(getattr(args, "allow_net", ())),
             embedder=args.embedder,
+            vectors=(args.vectors or os.environ.get(_VECTORS, "")).strip(),
             llm=model_setting(args.llm),
             profile=getattr(args, "profile", "full"),
             version=version(PROGRAM),
@@ -79,6 +83,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
 
     def options(self, settings: Settings) -> list[str]:
         options = ["--embedder", settings.embedder] if settings.embedder != "auto" else []
+        options += ["--vectors", settings.vectors] if settings.vectors else []
         options += ["--llm", settings.llm] if settings.llm else []
         for name in settings.sources:
             options += ["--kb", name]
@@ -87,7 +92,10 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
         return options
 
     def key_variables(self, settings: Settings) -> list[str]:
-        return list(dict.fromkeys([*_of_language_model(settings.llm), *_of_embedder(settings.embedder)]))
+        keys = [*_of_language_model(settings.llm), *_of_embedder(settings.embedder)]
+        if split_setting(settings.vectors) is not None:
+            keys.append(SECRET_VARIABLE)
+        return list(dict.fromkeys(keys))
 
     def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
         from loom_core.knowledge.sources.catalogue import Catalogue
@@ -164,6 +172,14 @@ def _options(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="for new knowledge bases: auto, e5-small, minilm, static, hashing; a server's model, such as"
         " openai:text-embedding-3-small or ollama:bge-m3; or a configuration as JSON",
+    )
+    command.add_argument(
+        "--vectors",
+        default="",
+        metavar="WHERE",
+        help="where new knowledge bases search their vectors: auto, exact, chroma, or a vector database as"
+        " engine+URL, such as qdrant+http://localhost:6333 or pgvector+postgresql://localhost/loom; its"
+        f" password or API key in ${SECRET_VARIABLE} (default ${_VECTORS}, else auto)",
     )
     command.add_argument(
         "--llm",
@@ -351,7 +367,7 @@ def _maintenance(commands: ServerCommands) -> None:
 
     rebuild = commands.add(
         "rebuild",
-        "rebuild indexes, or with --embedder all vectors by another model, in the background",
+        "rebuild indexes, or with --embedder all vectors by another model, or with --vectors elsewhere",
     )
     _one_kb(rebuild)
     rebuild.add_argument(

@@ -65,6 +65,7 @@ class KnowledgeService:
         self.library = Library(
             settings.home,
             embedder=settings.embedder,
+            vectors=settings.vectors,
             llm=configuration(settings.llm),
             only=settings.sources,
             may_use=_may_use,

@@ -25,6 +25,7 @@ class Settings:
         allow_urls: whether `add` may fetch web pages.
         allow_net: private hosts and networks that it may request besides the public internet.
         embedder: which embedder new knowledge bases use.
+        vectors: where new knowledge bases search their vectors, see `RAGConfig.vectors`; empty if not set.
         llm: which language model finds entities in addition to the rules, see
             `language_model.configuration`; empty if not set, `none` for rules alone.
         profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT requires them.
@@ -37,6 +38,7 @@ class Settings:
     allow_urls: bool = False
     allow_net: tuple[str, ...] = ()
     embedder: str = "auto"
+    vectors: str = ""
     llm: str = ""
     profile: Literal["full", "chatgpt"] = "full"
     version: str = field(default="")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOCAL_CHOICES",
+    "SECRET_VARIABLE",
     "check_setting",
     "import_client",
     "open_vector_index",
@@ -27,6 +28,9 @@ __all__ = [
     "split_setting",
     "unavailable",
 ]
+
+SECRET_VARIABLE = "LOOM_VECTORS_SECRET"
+"""Environment variable, or entry of the keyring, with the password or API key of the vector database."""
 
 LOCAL_CHOICES = ("auto", "exact", "chroma")
 """How vectors are searched on this machine: by their number, every one compared, or by Chroma's index."""
@@ -70,8 +74,8 @@ def check_setting(setting: str) -> tuple[str, str]:
     if urlsplit(url).password is not None:
         raise ConfigError(
             "The address of a vector database must not hold a password, as it is stored and shown.",
-            advice="Put the password into the environment variable LOOM_VECTORS_SECRET, or into the keyring: "
-            "keyring set loom LOOM_VECTORS_SECRET.",
+            advice=f"Put the password into the environment variable {SECRET_VARIABLE}, or into the keyring: "
+            f"keyring set loom {SECRET_VARIABLE}.",
         )
     return engine, url
 

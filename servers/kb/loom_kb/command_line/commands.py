@@ -73,7 +73,8 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "import": import_archive,
     }
     # For `rebuild`, --embedder is the embedder to change to, not the current one.
-    service = KnowledgeService(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
+    rebuilds = args.command == "rebuild"
+    service = KnowledgeService(replace(settings, embedder="auto", vectors="") if rebuilds else settings)
 
     async def run() -> int:
         try:
@@ -269,6 +270,7 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
             "duplicates": knowledge_base.duplicates.count(),
             "languages": knowledge_base.documents.languages(),
             "vectors": knowledge_base.coverage()[0],
+            "vectors_in": knowledge_base.vectors,
             "embedder": knowledge_base.embedder_id,
             **next_embedder(knowledge_base),
             "extraction": extraction_of(knowledge_base.extraction_model),

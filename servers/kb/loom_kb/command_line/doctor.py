@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import ConfigError, IndexDamagedError
+from loom_core.errors import ConfigError, IndexDamagedError, LoomError, StoreUnavailableError
 from loom_core.installation import how_to_install
+from loom_core.knowledge.indexes.engines.servers import LOCAL_CHOICES
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, loom_version
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.probe import describe_problem, is_emptied
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.server.cli.health import (
@@ -57,6 +59,8 @@ _REMEDIES: dict[ProblemKind, str] = {
     "damaged": "Repair what can be repaired: loom-kb check --repair {kb}",
     "index-gone": _REBUILT,
     "index-damaged": _REBUILT,
+    "database-away": "Start the server, or check its address and LOOM_VECTORS_SECRET. Meanwhile questions "
+    "are answered by words and graph; nothing is lost.",
     "work-stopped": "Do what it says; the process retries by itself, and its log has details.",
     "owner-version": "End that process, or install the same version for both: uv tool upgrade loom-kb",
     "owner-silent": "End that process; another takes over, and acknowledged jobs are not lost.",
@@ -70,6 +74,7 @@ ProblemKind = Literal[
     "damaged",  # the store cannot be read
     "index-gone",
     "index-damaged",
+    "database-away",  # the vector database cannot be asked
     "work-stopped",  # its worker process reports that it cannot work
     "owner-version",  # that process runs another version of Loom, and cannot be asked
     "owner-silent",  # that process does not answer
@@ -152,6 +157,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
         "documents": health.documents,
         "passages": health.chunks,
         "vectors": health.vectors,
+        "vectors_in": health.vectors_in,
         "embedder": health.embedder or None,
         **{f"index_{name}": state for name, state in states.items()},
         "unfinished_jobs": health.unfinished_jobs,
@@ -163,8 +169,8 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
 
 
 def _finding(found: HealthProblem, name: str) -> Finding:
-    # For users, the Chroma index is the index of vectors.
-    index = "vectors" if found.index == "chroma" else found.index
+    # For users, that of Chroma and that in a database are the index of vectors.
+    index = "vectors" if found.index in {"chroma", "remote"} else found.index
     remedy = _REMEDIES[found.kind].format(kb=f"--kb {shlex.quote(name)}", index=index)
     return problem(found.kind, found.message, remedy)
 
@@ -247,6 +253,7 @@ class KnowledgeBaseHealth:
         documents: number of documents.
         chunks: number of chunks.
         vectors: number of chunks with a vector; None where counting would take long.
+        vectors_in: where they are searched, see `RAGConfig.vectors`.
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: configuration that recreates that model, or empty.
         indexes: by name.
@@ -263,6 +270,7 @@ class KnowledgeBaseHealth:
     vectors: int | None
     embedder: str
     embedding_config: dict[str, str] = field(default_factory=dict[str, str])
+    vectors_in: str = "auto"
     indexes: dict[str, IndexHealth] = field(default_factory=dict[str, IndexHealth])
     unfinished_jobs: int = 0
     holder: Holder | None = None
@@ -319,12 +327,14 @@ def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
     except (sqlite3.Error, ValueError) as error:
         unread = HealthProblem("damaged", f"Its store cannot be read ({error}).")
         return replace(health, problems=(unread,))
-    return replace(health, problems=tuple(_of_indexes(health, dimension)))
+    return replace(health, problems=(*_of_indexes(health, dimension), *_of_database(health)))
 
 
 def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthProblem]:
     there: dict[str, int] = {}
     for name, index in health.indexes.items():
+        if name == "remote":
+            continue
         if index.built and any(health.folder.glob(f"{name}-{index.generation}*")):
             there[name] = index.generation
         elif index.built:
@@ -335,6 +345,30 @@ def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthP
             for name, reason in damaged:
                 message = f"Its index of {name} is damaged: {reason.rstrip('.')}."
                 yield HealthProblem("index-damaged", message, name)
+
+
+def _of_database(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
+    """Ask the vector database, if there is one, whether it has all vectors."""
+    if health.vectors_in in LOCAL_CHOICES or health.format != len(SCHEMA):
+        return
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+    with closing(KnowledgeStore(health.folder / "record.db", read_only=True)) as store:
+        index = RemoteVectors(store, health.folder, health.vectors_in)
+        state = health.indexes.get("remote")
+        try:
+            stored = index.ask(lambda opened: opened.count())
+        except LoomError as error:
+            if isinstance(error, StoreUnavailableError | ConfigError):
+                yield HealthProblem("database-away", error.message)
+            elif state is not None and state.built:
+                yield HealthProblem("index-damaged", error.message, "remote")
+        else:
+            if state is not None and state.built and not state.lag and stored != health.vectors:
+                message = f"{health.vectors_in} has {stored:,} vectors, not {health.vectors:,}."
+                yield HealthProblem("index-damaged", message, "remote")
+        finally:
+            index.close()
 
 
 def _format_of(record: Path) -> int:
@@ -356,9 +390,11 @@ def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]
             counted = db.execute("SELECT chunks - unembedded FROM coverage").fetchone()
             vectors = int(counted[0]) if counted else 0
         told = db.execute("SELECT value FROM meta WHERE name = 'dimension'").fetchone()
+        where = db.execute("SELECT value FROM meta WHERE name = 'vectors'").fetchone()
     read = replace(
         health,
         vectors=vectors,
+        vectors_in=where[0] if where else "auto",
         indexes={
             name: IndexHealth(generation, watermark >= 0, head - max(0, watermark))
             for name, generation, watermark in states

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.errors import InvalidInputError, NotFoundError, StoreUnavailableError
 from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
 from loom_kb.command_line.job_progress import work_until_done
 from loom_kb.language_model import run_with_confirmation
@@ -113,6 +113,12 @@ async def rebuild(service: KnowledgeService, args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "--embedder makes all vectors again, and nothing else.", advice="Give it without the others."
         )
+    if args.vectors and (args.index or args.all_from_text or args.embedder != "auto"):
+        raise InvalidInputError(
+            "--vectors moves the vectors, and nothing else.", advice="Give it without the others."
+        )
+    if args.vectors:
+        return await _move_vectors(knowledge_base, args)
     if args.embedder != "auto":
         return await _change_embedder(knowledge_base, args)
     if args.all_from_text:
@@ -161,6 +167,22 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
         out_json({"name": args.kb, "before": before, "embedder": knowledge_base.embedder_id})
     else:
         out(f"The vectors were by {before}, and are by {knowledge_base.embedder_id} now.")
+    return 0
+
+
+async def _move_vectors(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
+    before = await to_thread.run_sync(lambda: knowledge_base.vectors)
+    await to_thread.run_sync(knowledge_base.move_vectors, args.vectors)
+    bar = ProgressBar("moving", "passages")
+    await knowledge_base.worker.drain(progress=lambda: bar.show(*knowledge_base.moving_progress()))
+    if problem := knowledge_base.worker.problem:
+        raise StoreUnavailableError(
+            problem, advice="The vectors stay where they were until it answers; a server continues by itself."
+        )
+    if args.json:
+        out_json({"name": args.kb, "before": before, "vectors": args.vectors})
+    else:
+        out(f"The vectors were searched by {before}, and are by {args.vectors} now.")
     return 0
 
 

@@ -92,7 +92,8 @@ def test_the_record_is_followed(store, put, remote, server, question):
     check(store, remote, server, question)
     put("Zell is a village.", first=7)  # another text for a document
     check(store, remote, server, question)
-    store.documents.delete(["text:3", "text:31"])
+    store.documents.remove(4)
+    store.documents.remove(32)
     check(store, remote, server, question)
     assert remote.lag() == 0
 

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -378,9 +377,3 @@ async def test_two_processes_share_a_folder(tmp_path: Path):
     assert "Basel" in (await knowledge_base.query("Basel", 1))[0].content
     assert knowledge_base.index_lag() == {"words": 0, "graph": 0, "vectors": 0}
     knowledge_base.close()
-
-
-@pytest.mark.parametrize("store", ["qdrant", "milvus", "elasticsearch"])
-def test_a_store_that_is_not_there_yet_is_refused_with_what_to_use(store: Any):
-    with pytest.raises(ValueError, match=f"does not connect to {store} yet. Use auto, exact or chroma"):
-        RAGConfig(vector_index=store)
