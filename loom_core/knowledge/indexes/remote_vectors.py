@@ -102,6 +102,7 @@ class RemoteVectors(SteppedIndex):
         self.problem = ""
         """Why the server could not be asked the last time, or empty."""
         self._asked_again = 0.0  # by `time.monotonic`; until then it is not asked
+        self._built = 0  # vectors there were when `VectorIndex.build` was called last
         self._opening = threading.Lock()
         self._opened: tuple[str, VectorIndex] | None = None
         self._languages: _Survey | None = None
@@ -209,6 +210,16 @@ class RemoteVectors(SteppedIndex):
 
     def _finish(self, generation: int) -> None:
         self._index(generation).build()
+        self._built = self._store.vectors.coverage()[0]
+
+    def _catch_up(self, limit: int) -> bool:
+        if super()._catch_up(limit):
+            return True
+        # What makes searches fast in a collection that grew may not be there yet.
+        state, count = self._store.changes.state(self.name), self._store.vectors.coverage()[0]
+        if state.built and count >= 2 * max(1, self._built):
+            self._finish(state.generation)
+        return False
 
     def _apply(self, pending: PendingChanges, generation: int) -> None:
         self._take(pending.keys["vector+"], generation)

@@ -98,6 +98,19 @@ def test_the_record_is_followed(store, put, remote, server, question):
     assert remote.lag() == 0
 
 
+def test_a_collection_that_has_doubled_is_built_for_fast_searches_again(store, put, remote, server):
+    put(*ENGLISH[:10])
+    remote.sync_all()
+    assert len(server.builds) == 1
+    put(*ENGLISH[10:15], first=10)
+    remote.sync_all()
+    assert len(server.builds) == 1
+    put(*ENGLISH[15:], first=15)
+    remote.sync_all()
+    assert len(server.builds) == 2
+    assert store.changes.state("remote").generation == 1
+
+
 def test_all_languages_are_asked_in_one_request(store, put, remote, server, question):
     put(*ENGLISH, *CHINESE)
     remote.sync_all()
