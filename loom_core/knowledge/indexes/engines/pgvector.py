@@ -159,7 +159,8 @@ class PgVectorIndex:
     """`VectorIndex` over a table of PostgreSQL with pgvector 0.8 or later.
 
     It works through PgBouncer in transaction mode. The role needs the right to create a schema, or a schema
-    of its own; the extension `vector` is created if the role may do that.
+    of its own; the extension `vector` is created if the role may do that. Vectors of more than 4,000 numbers
+    are always compared one by one, as HNSW takes no longer ones.
 
     Args:
         url: `postgresql://user@host:port/database`, with `?schema=` (default `loom`) and the parameters of
@@ -473,6 +474,7 @@ class _Database:
             )
 
     def close(self) -> None:
+        """Close the connections; one that is in use is closed after that."""
         self._is_closed = True
         self._close_idle()
 
