@@ -110,7 +110,7 @@ _CREATE: LiteralString = """
     ) WITH (toast_tuple_target = 8160)"""  # comparing is slow where vectors are stored apart from their rows
 _CREATE_HNSW: LiteralString = """
     CREATE INDEX IF NOT EXISTS {name} ON {table} USING hnsw (vector halfvec_ip_ops)
-    WITH (m = 16, ef_construction = 100) WHERE language = {language}"""
+    WITH (m = 24, ef_construction = 100) WHERE language = {language}"""
 _BUILD_MEMORY: LiteralString = """
     SELECT set_config('maintenance_work_mem',
         greatest(pg_size_bytes(current_setting('maintenance_work_mem')) / 1024, %s) || 'kB', true)"""
