@@ -17,10 +17,11 @@ from math import ceil
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, LoomError, StoreUnavailableError
-from loom_core.keys import find_key
+from pydantic import SecretStr
+
+from loom_core.errors import ConfigError, IndexDamagedError, LoomError, StoreUnavailableError
 from loom_core.knowledge.indexes.derived import SteppedIndex
-from loom_core.knowledge.indexes.engines.servers import SECRET_VARIABLE, open_vector_index
+from loom_core.knowledge.indexes.engines.servers import find_secret, open_vector_index
 from loom_core.knowledge.indexes.language_vectors import Neighbours
 from loom_core.knowledge.interface import PassageVectors, VectorQuery
 from loom_core.knowledge.text.languages import language_group
@@ -46,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _COMPARED = 64  # vectors that are compared with the store when a collection is opened
 _SAME = 2e-3  # tolerance: engines may round vectors
+_UNREAD = SecretStr("")  # the secret, before it is read: the keyring takes a second
 _AWAY_SECONDS = 10.0  # until a server that could not be asked is asked again
 _SAMPLES = 8192  # passages that the average of a language is taken from
 _FEW = 64  # of a language in that sample; below, the engine is asked for all of its passages
@@ -102,6 +104,7 @@ class RemoteVectors(SteppedIndex):
         self.problem = ""
         """Why the server could not be asked the last time, or empty."""
         self._asked_again = 0.0  # by `time.monotonic`; until then it is not asked
+        self._secret: SecretStr | None = _UNREAD
         self._built = 0  # vectors there were when `VectorIndex.build` was called last
         self._opening = threading.Lock()
         self._opened: tuple[str, VectorIndex] | None = None
@@ -133,7 +136,7 @@ class RemoteVectors(SteppedIndex):
             worked = super().sync(limit=limit)
             if self.problem:
                 self._index(self._store.changes.state(self.name).generation).count()
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, ConfigError) as error:
             self._note_absence(error)
             return False
         self.problem = ""
@@ -157,12 +160,12 @@ class RemoteVectors(SteppedIndex):
             StoreUnavailableError: it cannot be asked, or could not a moment ago.
         """
         if time.monotonic() < self._asked_again:
-            raise StoreUnavailableError(self.problem)
+            raise StoreUnavailableError(self.problem, advice="Ask again in a moment.")
         try:
             return ask(self._index(self._store.changes.state(self.name).generation))
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, ConfigError) as error:
             self._note_absence(error)
-            raise
+            raise StoreUnavailableError(error.message, advice=error.advice) from error
 
     def languages(self) -> dict[str, _Language]:
         """Return average and size of each language group that has vectors. Blocks.
@@ -287,9 +290,10 @@ class RemoteVectors(SteppedIndex):
             return self._opened[1]
 
     def _open(self, collection: str) -> VectorIndex:
-        secret = find_key(SECRET_VARIABLE)
+        if self._secret is _UNREAD:
+            self._secret = find_secret()
         return open_vector_index(
-            self.setting, secret=secret, collection=collection, dimension=self._dimension()
+            self.setting, secret=self._secret, collection=collection, dimension=self._dimension()
         )
 
     def _collection(self, generation: int) -> str:
@@ -312,7 +316,7 @@ class RemoteVectors(SteppedIndex):
             self._store.set("collection", json.dumps(fresh))
             self._store.changes.forget(self.name)
 
-    def _note_absence(self, error: StoreUnavailableError) -> None:
+    def _note_absence(self, error: LoomError) -> None:
         if not self.problem:
             _log.warning("%s", error)
         self.problem = str(error)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from loom_core import plugin_registry
 from loom_core.errors import ConfigError, StoreUnavailableError
+from loom_core.keys import find_key, register_secret
 from loom_core.knowledge.interface import PassageVectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pydantic import SecretStr
 
     from loom_core.knowledge.interface import VectorIndex
 
@@ -22,6 +24,7 @@ __all__ = [
     "LOCAL_CHOICES",
     "SECRET_VARIABLE",
     "check_setting",
+    "find_secret",
     "import_client",
     "open_vector_index",
     "split_batches",
@@ -78,6 +81,13 @@ def check_setting(setting: str) -> tuple[str, str]:
             f"keyring set loom {SECRET_VARIABLE}.",
         )
     return engine, url
+
+
+def find_secret() -> SecretStr | None:
+    """Find the password or API key of the vector database; None if there is none. May read the keyring."""
+    given = os.environ.get(SECRET_VARIABLE, "")
+    # Passwords may hold blanks and any letters; engines that send the secret in a header check that.
+    return register_secret(SecretStr(given)) if given else find_key(SECRET_VARIABLE)
 
 
 def open_vector_index(

@@ -6,10 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from loom_core.errors import ConfigError, StoreUnavailableError
 from loom_core.knowledge import KnowledgeBase, RAGConfig
-from tests.fixtures.plain_vector_index import PlainServer
+from loom_core.plugins import register
+from tests.fixtures.plain_vector_index import PlainServer, PlainVectorIndex
 
 TEXTS = [
     "The harbour of Visby is on the island Gotland. Ferries leave at nine.",
@@ -97,6 +99,39 @@ async def test_a_server_that_goes_while_it_is_asked_is_left_out(tmp_path: Path, 
     assert report.sound
     assert any("not checked: the vectors" in note for note in report.notes)
     knowledge_base.close()
+
+
+async def test_a_client_that_is_not_installed_stops_neither_adding_nor_asking(tmp_path: Path):
+    @register("vector_index", "lacking")
+    def refuse(*_: object, **__: object) -> object:
+        raise ConfigError("Lacking needs a package.", advice="Install it.")
+
+    assert refuse
+    knowledge_base = opened(tmp_path / "a", "lacking+http://localhost")
+    await knowledge_base.add_texts(TEXTS)
+    assert "Install it" in knowledge_base.worker.problem
+    answer = await knowledge_base.search("When do ferries leave?")
+    assert "Ferries" in answer.items[0].content
+    knowledge_base.close()
+
+
+async def test_the_secret_is_read_from_the_environment(tmp_path: Path, monkeypatch, url: str, server):
+    secrets: list[str] = []
+
+    @register("vector_index", "asking")
+    def take(url: str, *, secret: SecretStr | None, collection: str, dimension: int) -> PlainVectorIndex:
+        secrets.append(secret.get_secret_value() if secret is not None else "")
+        return PlainVectorIndex(url, secret=secret, collection=collection, dimension=dimension)
+
+    assert take
+    monkeypatch.setenv("LOOM_VECTORS_SECRET", "correct horse 马")
+    knowledge_base = opened(tmp_path / "a", f"asking+{url}")
+    await knowledge_base.add_texts(TEXTS)
+    knowledge_base.close()
+    assert set(secrets) == {"correct horse 马"}
+    assert vectors_of(server) == len(TEXTS)
+    record = (tmp_path / "a" / "record.db").read_bytes()
+    assert b"correct horse" not in record
 
 
 async def test_a_collection_that_lost_something_is_found_and_repaired(tmp_path: Path, url: str, server):
