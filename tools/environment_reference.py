@@ -35,6 +35,7 @@ _OURS = {
     "LOOM_HOME": "Loom's folder: knowledge bases, configurations, runs, tokens; `~/.loom` by default. As "
     "`--home`",
     "LOOM_KB_LLM": "language model that helps `loom-kb` to find entities, as `--llm`; `none` for rules alone",
+    "LOOM_KB_VECTORS": "where new knowledge bases of `loom-kb` search their vectors, as `--vectors`",
     "LOOM_LOG_FORMAT": "`text` or `json`, as `--log-format`",
     "LOOM_LOG_LEVEL": "`debug`, `info`, `warning` or `error`, as `--log-level`",
     "LOOM_METRICS_FILE": "file to which a server writes its metrics, as `--metrics-file`",
@@ -46,6 +47,8 @@ _OURS = {
     "LOOM_TOKEN": "read by clients only: the token, in the entry for `mcp.json` that `serve --http --tokens` "
     "prints",
     "LOOM_TRACE_CONTENT": "`1`: spans include the texts of requests and answers",
+    "LOOM_VECTORS_SECRET": "password or API key of the vector database of a knowledge base; also as an entry of "
+    "the keyring",
 }
 _ITS_OWN = {
     "LOOM_COMMAND": "set for every command of the shell tool, to find its processes",

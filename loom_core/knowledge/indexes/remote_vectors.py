@@ -260,15 +260,14 @@ class RemoteVectors(SteppedIndex):
         self._growing = None
 
     def _remove(self, generation: int) -> None:
-        if generation < 1 or not self._collection_id():
+        if generation < 1 or not self._collection_id() or time.monotonic() < self._asked_again:
             return
         index = self._open(self._collection(generation))
         try:
             index.drop()
         except LoomError as error:
-            _log.warning(
-                "The collection %s was left at %s: %s", self._collection(generation), self.setting, error
-            )
+            self._note_absence(error)
+            _log.warning("The collection %s was left there.", self._collection(generation))
         finally:
             index.close()
 
