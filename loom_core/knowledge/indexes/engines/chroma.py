@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     import numpy as np
     from chromadb.api.client import Client
     from chromadb.api.collection_configuration import CreateHNSWConfiguration
+    from chromadb.config import Settings
     from numpy.typing import NDArray
 
-__all__ = ["ChromaVectorIndex", "groups_in", "open_client"]
+__all__ = ["BATCH", "HNSW", "ChromaVectorIndex", "groups_in", "make_settings", "open_client", "split_ids"]
 
 _log = logging.getLogger(__name__)
 
-_BATCH = 1000  # the engine's own limit is 5461
+BATCH = 1000  # the engine's own limit is 5461
 _LISTED = 50_000  # keys that are listed at a time
 _PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three characters
 _OVERFETCH = 2  # factor on the candidates needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
 _KEY_COST = 30  # reading one stored vector takes as long as finding this many candidates
-_HNSW: CreateHNSWConfiguration = {
+HNSW: CreateHNSWConfiguration = {
     "space": "cosine",  # the default is l2
     "ef_construction": 100,
     "max_neighbors": 16,
@@ -77,9 +78,9 @@ class ChromaVectorIndex:
         """
         fresh_keys, rows = validate_batch(keys, vectors, dimension=self._dimension)
         with self._boundary():
-            for start in range(0, len(fresh_keys), _BATCH):
-                ids = [str(key) for key in fresh_keys[start : start + _BATCH]]
-                self._collection.upsert(ids=ids, embeddings=rows[start : start + _BATCH])
+            for start in range(0, len(fresh_keys), BATCH):
+                ids = [str(key) for key in fresh_keys[start : start + BATCH]]
+                self._collection.upsert(ids=ids, embeddings=rows[start : start + BATCH])
 
     def delete(self, keys: Collection[int]) -> None:
         """Forget keys; unknown ones are ignored.
@@ -88,7 +89,7 @@ class ChromaVectorIndex:
             IndexDamagedError: Chroma failed.
         """
         with self._boundary():
-            for ids in _batches(keys):
+            for ids in split_ids(keys):
                 self._collection.delete(ids=ids)
 
     def search(
@@ -129,7 +130,7 @@ class ChromaVectorIndex:
         """Return the vectors stored under keys; unknown ones are left out."""
         stored: dict[int, NDArray[np.float64]] = {}
         with self._boundary():
-            for ids in _batches(keys):
+            for ids in split_ids(keys):
                 found = self._collection.get(ids=ids, include=["embeddings"])
                 if found["ids"]:
                     embeddings = cast("Iterable[NDArray[np.float64]]", found["embeddings"])
@@ -160,7 +161,7 @@ class ChromaVectorIndex:
                 name,
                 embedding_function=None,  # the default would download a model
                 metadata={"dimension": self._dimension},
-                configuration={"hnsw": _HNSW},
+                configuration={"hnsw": HNSW},
             )
         found = (collection.metadata or {}).get("dimension")
         if found != self._dimension:
@@ -198,12 +199,17 @@ def groups_in(path: Path) -> list[str]:
 
 
 def open_client(path: Path) -> Client:
-    """Open Chroma on a directory, without telemetry and without reading a `.env` of the working directory."""
+    """Open Chroma on a directory."""
     import chromadb
+
+    return cast("Client", chromadb.PersistentClient(path=path, settings=make_settings()))
+
+
+def make_settings() -> Settings:
+    """Make settings of the client: no telemetry, and no `.env` of the working directory is read."""
     from chromadb.config import Settings
 
-    settings = Settings(_env_file=None, anonymized_telemetry=False)  # pyright: ignore[reportCallIssue]
-    return cast("Client", chromadb.PersistentClient(path=path, settings=settings))
+    return Settings(_env_file=None, anonymized_telemetry=False)  # pyright: ignore[reportCallIssue]
 
 
 def _boundary(path: Path) -> AbstractContextManager[None]:
@@ -217,10 +223,11 @@ def _boundary(path: Path) -> AbstractContextManager[None]:
     )
 
 
-def _batches(keys: Collection[int]) -> Iterator[list[str]]:
+def split_ids(keys: Collection[int]) -> Iterator[list[str]]:
+    """Yield the ids of keys in batches, each id once."""
     ids = [str(key) for key in dict.fromkeys(keys)]  # the engine refuses repeats
-    for start in range(0, len(ids), _BATCH):
-        yield ids[start : start + _BATCH]
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]
 
 
 def _best(

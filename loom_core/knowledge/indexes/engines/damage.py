@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-__all__ = ["REBUILD_ADVICE", "damage_boundary", "first_line"]
+__all__ = ["REBUILD_ADVICE", "damage_boundary", "first_line", "is_disk_full"]
 
 REBUILD_ADVICE = "It is derived from the store: rebuild it into a new directory."
 
@@ -35,7 +35,7 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
     try:
         yield
     except errors as error:
-        if _is_full(error):
+        if is_disk_full(str(error)):
             raise StoreError(
                 f"The {index} at {path} cannot be written: the disk is full.",
                 advice="Free some space; everything acknowledged so far is safe.",
@@ -51,9 +51,9 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
         ) from error
 
 
-def _is_full(error: BaseException) -> bool:
-    """Whether an engine reports a full disk; none has a separate error class for it."""
-    text = str(error).casefold()
+def is_disk_full(message: str) -> bool:
+    """Whether an engine's message reports a full disk; none has a separate error class for it."""
+    text = message.casefold()
     return any(sign in text for sign in ("no space left", "storagefull", "disk is full", "not enough space"))
 
 
