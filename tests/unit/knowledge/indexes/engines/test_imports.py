@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 HEAVY = ["numpy", "chromadb", "kuzu", "tantivy"]
-MODULES = ["memory_graph", "memory_lexical", "chroma", "kuzu", "tantivy", "probe"]
+MODULES = ["memory_graph", "memory_lexical", "chroma", "chroma_server", "kuzu", "tantivy", "probe"]
 
 
 def test_importing_the_indexes_loads_no_engine() -> None:
