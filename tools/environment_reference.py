@@ -47,8 +47,8 @@ _OURS = {
     "LOOM_TOKEN": "read by clients only: the token, in the entry for `mcp.json` that `serve --http --tokens` "
     "prints",
     "LOOM_TRACE_CONTENT": "`1`: spans include the texts of requests and answers",
-    "LOOM_VECTORS_SECRET": "password or API key of the vector database of a knowledge base; also as an entry of "
-    "the keyring",
+    "LOOM_VECTORS_SECRET": "password or API key of the vector database of a knowledge base; also as an entry "
+    "of the keyring",
 }
 _ITS_OWN = {
     "LOOM_COMMAND": "set for every command of the shell tool, to find its processes",
