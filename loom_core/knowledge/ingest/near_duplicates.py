@@ -1,4 +1,4 @@
-"""Detection of duplicate and near-duplicate documents."""
+"""Detection of duplicate and near-duplicate documents, and of the lines that documents have in common."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.store.duplicates import SimilarText
+from loom_core.knowledge.text.edge_lines import edge_lines
 from loom_core.knowledge.text.shingles import bands_of, jaccard_similarity, shingles, text_hash
 from loom_core.knowledge.uris import display_uri
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.store import Job, KnowledgeStore
     from loom_core.knowledge.store.duplicates import CopyOf
+    from loom_core.knowledge.text.edge_lines import EdgeLine
 
 __all__ = ["NEAR_DUPLICATE_THRESHOLD", "compare_pending", "copy_note", "percent"]
 
@@ -31,10 +33,11 @@ _CANDIDATES = 8  # most similar candidates to compare with each text (of form le
 
 @dataclass(frozen=True, slots=True)
 class _Sketch:
-    """Sketch of a document's text; for a known text only the hash is set."""
+    """Sketch of a document's text; for a known text there are no shingles and bands."""
 
     document: int
     hash: bytes
+    lines: Sequence[EdgeLine]
     shingles: NDArray[np.uint64] | None
     bands: Sequence[int]
 
@@ -63,6 +66,7 @@ def compare_pending(store: KnowledgeStore, job: Job | None = None) -> bool:
             if sketch.shingles is None and store.duplicates.text_with(sketch.hash) is None:
                 sketch = _sketch(store, sketch.document)  # the known text was deleted meanwhile
             alike = _alike(store, sketch)
+            store.boilerplate.set_lines(sketch.document, sketch.lines)
             store.duplicates.upsert(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
         if job is not None and job.started_at is not None:
             rows = store.documents.by_key([sketch.document for sketch in sketches])
@@ -87,11 +91,11 @@ def percent(share: float) -> str:
 
 def _sketch(store: KnowledgeStore, key: int) -> _Sketch:
     text = store.documents.text(key)
-    hash_ = text_hash(text)
+    hash_, lines = text_hash(text), edge_lines(text)
     if store.duplicates.text_with(hash_) is not None:
-        return _Sketch(key, hash_, None, ())
+        return _Sketch(key, hash_, lines, None, ())
     shingled = shingles(text)
-    return _Sketch(key, hash_, shingled, bands_of(shingled))
+    return _Sketch(key, hash_, lines, shingled, bands_of(shingled))
 
 
 def _alike(store: KnowledgeStore, sketch: _Sketch) -> list[SimilarText]:

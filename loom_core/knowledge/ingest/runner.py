@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LLMError, unwrap_group
 from loom_core.knowledge.ingest.batches import BatchBuilder, BatchWriter, FileCheck
+from loom_core.knowledge.ingest.boilerplate import judge_pending
 from loom_core.knowledge.ingest.entity_linker import EntityLinker
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
@@ -189,7 +190,7 @@ class IngestRunner:
         if leaving:
             self._remove_some(job, leaving)
             return True
-        return compare_pending(self._store, job)
+        return compare_pending(self._store, job) or judge_pending(self._store)
 
     def _remove_some(self, job: Job, leaving: Sequence[JobItem]) -> None:
         """Remove documents whose files are gone, for a moment."""
@@ -211,7 +212,12 @@ class IngestRunner:
 
     def _do_background_work(self) -> bool:
         """Do background work that no job waits for."""
-        return self._linker.link_some() or compare_pending(self._store) or self._store.jobs.purge()
+        return (
+            self._linker.link_some()
+            or compare_pending(self._store)
+            or judge_pending(self._store)
+            or self._store.jobs.purge()
+        )
 
     def _note_work(self, job: Job) -> None:
         """Note how long the last documents of a job took."""

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from loom_core.errors import DocumentError
+from loom_core.knowledge.ingest.boilerplate import find_boilerplate
 from loom_core.knowledge.ingest.pipeline import document_id
 from loom_core.knowledge.ingest.stored_documents import iterate_drafts
 from loom_core.knowledge.maintenance.finding import CheckFinding, CheckReport
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.store.graph import ABOUT_TYPE, COMMON
+from loom_core.knowledge.text.edge_lines import edge_lines
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.knowledge.uris import display_uri
 
@@ -106,6 +108,9 @@ def check_documents(store: KnowledgeStore, hash_: Callable[[DocumentDraft], byte
         if _fields(store, row["key"]) != _fields_of(draft, row["language"]):
             reason = "the fields for filters do not match the document"
             wrong.setdefault((reason, "fields"), []).append((row["key"], uri))
+        if _is_misjudged(store, row["key"], draft.text):
+            reason = "it is wrong which passages are boilerplate"
+            wrong.setdefault((reason, "boilerplate"), []).append((row["key"], uri))
     for (reason, repair), documents in wrong.items():
         text = f"{reason}: {_format_uris([uri for _, uri in documents])}"
         check.findings.append(CheckFinding("documents", text, repair, tuple(key for key, _ in documents)))
@@ -137,6 +142,16 @@ def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> 
         if hashlib.sha256(embedded.encode()).digest()[:16] != chunk["vector_hash"]:
             return "the vector of a passage does not match its text"
     return ""
+
+
+def _is_misjudged(store: KnowledgeStore, document: int, text: str) -> bool:
+    """Whether the stored lines of a document or its boilerplate are wrong, and not only still to be found."""
+    boilerplate = store.boilerplate
+    if boilerplate.is_pending(document):
+        return False
+    return set(boilerplate.lines_of(document)) != set(edge_lines(text)) or boilerplate.passages_of(
+        document
+    ) != find_boilerplate(store, document)
 
 
 def _fields(store: KnowledgeStore, document: int) -> _Fields:
@@ -186,6 +201,7 @@ _REFERENCES = (  # without foreign keys, which would be too slow for so many row
     ("relations", "chunk", "chunks", "key"),
     ("relations", "subject", "entities", "key"),
     ("relations", "object", "entities", "key"),
+    ("boilerplate", "chunk", "chunks", "key"),
 )
 _BATCH = 20_000
 _LENGTHS = (0.9, 1.1)  # tolerance for the length of a unit vector after rounding to 16 bits

@@ -19,6 +19,7 @@ Repair = Literal[
     "lost_texts",  # keys: load the file again
     "fields",  # keys of documents: write their fields again
     "graph",  # recount the names, drop entities that nothing supports
+    "boilerplate",  # keys of documents: read their lines and judge their passages again
     "links",  # search all chunks for names again
     "vectors",  # hashes as hex: drop them, they are made again where needed
     "queue",  # rebuild the queue of chunks to embed

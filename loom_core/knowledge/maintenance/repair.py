@@ -56,6 +56,7 @@ def repair(store: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
         for kind in _ORDER:
             if kind in todo:
                 _repair_kind(store, db, kind, todo[kind])
+        store.boilerplate.read_again(cast("Sequence[int]", todo.pop("boilerplate", ())))
         _recount(store, db)  # other defects may have made the counts wrong, too
         if todo.keys() & _GRAPH:
             _rebuild_indexes(store, ["graph"])

@@ -28,6 +28,7 @@ __all__ = ["ChunkHit", "Retrieval", "retrieve"]
 
 _NAMED_EACH = 4  # passages about one entity that the question names
 _SURE = 0.8  # minimum confidence that a passage is about the entity
+_OF_BOILERPLATE = 0.5  # factor for a passage that is boilerplate
 _GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vectors
 
 
@@ -147,6 +148,7 @@ class _RetrievalRun:
             hits=self._hits,
         )
         self._scores = dict(self._first.scores)
+        self._demote_boilerplate()
         self._ms |= self._first.ms
         self._measure("first_stage")
 
@@ -161,8 +163,17 @@ class _RetrievalRun:
             # Passages without a comparable vector come last.
             self._scores = {key: semantic.get(key, 0.0) for key in best}
             self._first = FirstStage(semantic, {}, semantic)
+        self._demote_boilerplate()
         self._measure("walk")
         return bool(self._scores)
+
+    def _demote_boilerplate(self) -> None:
+        """Lower the scores of boilerplate passages, which rank high by the title of their document.
+
+        They stay findable: a question about the licence itself is answered by little else.
+        """
+        for key in self._graph.boilerplate_among(self._scores):
+            self._scores[key] *= _OF_BOILERPLATE if self._scores[key] > 0 else 1.0
 
     def _link_entities(self) -> None:
         """Link the question's entities: passages about them become seeds, and gain if the link is sure."""

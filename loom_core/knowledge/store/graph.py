@@ -49,7 +49,7 @@ _COMPARED = 8  # passages with both whose text is read
 
 _PASSAGES_OF = """
 SELECT DISTINCT m.chunk FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.entity = e.value
-WHERE m.confidence > 0 ORDER BY m.chunk
+WHERE m.confidence > 0 AND m.chunk NOT IN boilerplate ORDER BY m.chunk
 """
 _TOGETHER = """
 SELECT COALESCE(s.canonical, m.entity) AS other, COUNT(DISTINCT m.chunk)

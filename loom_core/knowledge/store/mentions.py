@@ -1,7 +1,8 @@
 """Mentions and subjects in the store, by passage and by entity.
 
 Questions see the entities of one group (`AliasTable`) as the canonical one of them, and none that a user has
-hidden. A link of a common word has the confidence 0 (`COMMON` in graph.py) and is not seen.
+hidden. A link of a common word has the confidence 0 (`COMMON` in graph.py) and is not seen; nor is what leads
+to a passage that is boilerplate (`BoilerplateTable`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ FROM json_each(?) AS e CROSS JOIN aliases AS s ON s.canonical = e.value AND s.en
 _RECOGNISED = """
 SELECT DISTINCT m.chunk, COALESCE(s.canonical, m.entity) AS entity
 FROM mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
-WHERE m.chunk > ? AND m.type != 'name' AND s.canonical IS NOT 0
+WHERE m.chunk > ? AND m.type != 'name' AND s.canonical IS NOT 0 AND m.chunk NOT IN boilerplate
 ORDER BY m.chunk
 """
 _PASSAGE_COUNTS = """
@@ -78,20 +79,21 @@ FROM json_each(?1) AS e
 """
 _MENTIONS_OF = _OF_EACH.format(
     "SELECT chunk, confidence FROM mentions WHERE entity = e.value AND confidence > 0 "
-    "ORDER BY chunk, start LIMIT ?2"
+    "AND chunk NOT IN boilerplate ORDER BY chunk, start LIMIT ?2"
 )
 _PASSING_MENTIONS_OF = _OF_EACH.format(
     f"""
     SELECT chunk, confidence FROM (
         SELECT chunk, start, confidence FROM mentions WHERE entity = e.value AND confidence > 0
-        ORDER BY chunk, start LIMIT {_LOOKED_AT}
+        AND chunk NOT IN boilerplate ORDER BY chunk, start LIMIT {_LOOKED_AT}
     ) AS m
     WHERE NOT EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = e.value)
     ORDER BY chunk, start LIMIT ?2
     """
 )
 _ABOUTS_OF = _OF_EACH.format(
-    "SELECT chunk, confidence FROM abouts WHERE entity = e.value ORDER BY confidence DESC, chunk LIMIT ?2"
+    "SELECT chunk, confidence FROM abouts WHERE entity = e.value AND chunk NOT IN boilerplate "
+    "ORDER BY confidence DESC, chunk LIMIT ?2"
 )
 
 
@@ -145,6 +147,12 @@ class MentionReader:
         """Return the document of each chunk; deleted chunks are left out."""
         keys, documents = self._columns(_DOCUMENTS_OF, chunks)
         return dict(zip(keys, documents, strict=True))
+
+    def boilerplate_among(self, chunks: Collection[int]) -> set[int]:
+        """Return those of some passages that are boilerplate."""
+        sql = "SELECT value FROM json_each(?) WHERE value IN boilerplate"
+        with self._database.read() as db:
+            return {key for (key,) in db.execute(sql, (_json_array(chunks),))}
 
     def recognised(self, *, after: int = 0) -> Iterator[tuple[int, int]]:
         """Yield every passage after one with each entity that its extractor recognised in it; by passage."""

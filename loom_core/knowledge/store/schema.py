@@ -391,4 +391,30 @@ UPDATE mentions SET confidence = 0 WHERE type = 'name'
 DELETE FROM indexes WHERE name = 'graph'
 """
 
-SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
+_VERSION_5 = """
+CREATE TABLE edge_lines (        -- lines at the beginning and end of documents, and some between them
+    line INTEGER NOT NULL,       -- hash
+    document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
+    length INTEGER NOT NULL,     -- characters
+    edge INTEGER NOT NULL,       -- whether it is at the beginning or end
+    PRIMARY KEY (line, document)
+) WITHOUT ROWID;
+CREATE INDEX edge_lines_document ON edge_lines (document);
+CREATE TABLE boilerplate (       -- passages that consist of lines that ten documents have or more
+    chunk INTEGER PRIMARY KEY
+);
+CREATE TABLE unjudged (          -- documents whose passages have yet to be judged
+    document INTEGER PRIMARY KEY REFERENCES documents (key) ON DELETE CASCADE
+);
+CREATE TRIGGER edge_lines_came AFTER INSERT ON edge_lines BEGIN
+    INSERT OR IGNORE INTO unjudged SELECT document FROM edge_lines WHERE line = NEW.line
+    AND 10 = (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = NEW.line LIMIT 11)); END;
+CREATE TRIGGER edge_lines_went AFTER DELETE ON edge_lines BEGIN
+    INSERT OR IGNORE INTO unjudged SELECT document FROM edge_lines WHERE line = OLD.line
+    AND 9 = (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = OLD.line LIMIT 10)); END;
+CREATE TRIGGER boilerplate_went AFTER DELETE ON chunks BEGIN
+    DELETE FROM boilerplate WHERE chunk = OLD.key; END;
+INSERT OR IGNORE INTO uncompared SELECT key FROM documents
+"""
+
+SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)

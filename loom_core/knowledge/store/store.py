@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from loom_core.knowledge.store.boilerplate import BoilerplateTable
 from loom_core.knowledge.store.changes import ChangeLog
 from loom_core.knowledge.store.documents import DocumentTable
 from loom_core.knowledge.store.duplicates import DuplicateTable
@@ -66,6 +67,7 @@ class KnowledgeStore:
         self.progress = JobProgress(self.database)
         self.files = FileTable(self.database, self.changes)
         self.duplicates = DuplicateTable(self.database)
+        self.boilerplate = BoilerplateTable(self.database, self.changes)
 
     def get(self, name: MetaName) -> str:
         """Return a metadata value, or an empty string."""
