@@ -152,6 +152,8 @@ class MentionReader:
         """Return those of some passages that are boilerplate."""
         sql = "SELECT value FROM json_each(?) WHERE value IN boilerplate"
         with self._database.read() as db:
+            if db.execute("SELECT 1 FROM boilerplate LIMIT 1").fetchone() is None:  # as in most
+                return set()
             return {key for (key,) in db.execute(sql, (_json_array(chunks),))}
 
     def recognised(self, *, after: int = 0) -> Iterator[tuple[int, int]]:
