@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.fork_server import starts_quickly
+
 pytestmark = pytest.mark.slow
 
 SERVERS = Path(__file__).parents[2] / "servers"
@@ -43,9 +45,11 @@ def run() -> Run:
         program = shutil.which(script, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         if program is None:
             pytest.skip(f"{script} is not installed")
-        return subprocess.run(
-            [program, *map(str, arguments)], capture_output=True, encoding="utf-8", timeout=120, check=False
-        )
+        line = [program, *map(str, arguments)]
+        if Path(program).parent == Path(sys.executable).parent:  # a script in Python
+            line.insert(0, sys.executable)
+            starts_quickly(program)
+        return subprocess.run(line, capture_output=True, encoding="utf-8", timeout=120, check=False)
 
     return run
 
