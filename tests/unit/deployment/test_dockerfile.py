@@ -12,8 +12,13 @@ from tools.dockerfile import assignments, context_files, expand, read_stages
 
 _ROOT = Path(__file__).parents[3]
 _TEXT = (_ROOT / "Dockerfile").read_text(encoding="utf-8")
-_SENT = frozenset(context_files(_ROOT))
 _SERVERS = ["loom-agent-server", "loom-flow-server", "loom-kb", "loom-query-server"]
+
+
+@pytest.fixture(scope="module")
+def sent() -> frozenset[str]:
+    """The files of the build context."""
+    return frozenset(context_files(_ROOT))
 
 
 def test_lines_go_on_comments_do_not_and_flags_are_apart():
@@ -62,15 +67,15 @@ def test_a_later_rule_takes_back_what_an_earlier_one_leaves_out(tmp_path: Path):
     assert sorted(context_files(tmp_path)) == ["a.txt", "文档/deep/y.py", "文档/甲.md"]
 
 
-def test_a_build_is_sent_sources_and_pins_and_nothing_else():
-    assert {path.split("/")[0] for path in _SENT} == {
+def test_a_build_is_sent_sources_and_pins_and_nothing_else(sent: frozenset[str]):
+    assert {path.split("/")[0] for path in sent} == {
         "CHANGELOG.md", "LICENSE", "README.md", "loom_core", "pyproject.toml", "requirements", "servers",
     }  # fmt: skip
-    assert not [path for path in _SENT if path.endswith((".pyc", ".env")) or "/." in path]
+    assert not [path for path in sent if path.endswith((".pyc", ".env")) or "/." in path]
 
 
 @pytest.mark.parametrize("server", _SERVERS)
-def test_all_that_is_copied_for_a_server_is_sent(server: str):
+def test_all_that_is_copied_for_a_server_is_sent(server: str, sent: frozenset[str]):
     build, _ = read_stages(_TEXT, {"SERVER": server})
     copied = [
         expand(source, {"SERVER": server})
@@ -79,7 +84,7 @@ def test_all_that_is_copied_for_a_server_is_sent(server: str):
         for source in each.value.split()[:-1]
     ]
     assert f"requirements/{server}.txt" in copied
-    assert {path for path in copied if path != "."} <= _SENT
+    assert {path for path in copied if path != "."} <= sent
 
 
 def test_the_image_runs_as_no_one_in_particular_and_ends_when_told_to():
