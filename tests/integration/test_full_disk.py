@@ -29,7 +29,7 @@ from loom_core.knowledge.rag.requests import DocumentsRequest
 
 async def main(disk):
     ballast = Path(disk) / "ballast"
-    ballast.write_bytes(bytes(92 << 20))
+    ballast.write_bytes(bytes(94 << 20))
     knowledge_base = GraphRAGKnowledgeBase.from_config(
         embedding_provider=create_embedder("hashing"), path=Path(disk) / "kb"
     )
@@ -37,7 +37,7 @@ async def main(disk):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         for number in range(100_000):
-            text = f"# Town{number}\\n\\n" + f"Town{number} lies on a river with many bridges. " * 1500
+            text = f"# Town{number}\\n\\n" + f"Town{number} lies on a river with many bridges. " * 300
             try:
                 await anyio.to_thread.run_sync(
                     knowledge_base.submit,
@@ -217,10 +217,10 @@ def test_a_folder_that_cannot_be_written_is_refused_with_advice(tmp_path: Path) 
 COMMANDS = """
 import json, os, subprocess, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a process with threads is not to be forked
-import loom_kb.app, loom_kb.command_line.commands, loom_core.knowledge.rag, loom_core.knowledge.ingest.runner
-import numpy, rjieba, tantivy
 from loom_kb.cli import run
+from tests.fixtures.fork_server import import_all
 
+import_all()
 home, document = sys.argv[1] + "/home", sys.argv[1] + "/note.md"
 subprocess.run(["mount", "--bind", home, home], check=True)
 subprocess.run(["mount", "-o", "remount,ro,bind", home], check=True)
