@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-_PROGRAM = Path(__file__).parents[2] / "benchmarks" / "flow_crash.py"
+from tests.fixtures.fork_server import starts_quickly
+
+_BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 _SECONDS = 240
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_flows_that_are_killed_again_and_again_do_everything_once() -> None:
-    command = [sys.executable, str(_PROGRAM), "--kills", "4", "--processes", "2"]
+    starts_quickly(_BENCHMARKS / "flow_crash_actor.py")
+    program = starts_quickly(_BENCHMARKS / "flow_crash.py")
+    command = [sys.executable, program, "--kills", "4", "--processes", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nothing done twice, nothing lost, every run at its end" in done.stdout
