@@ -68,14 +68,17 @@ class _Language:
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """The languages as they were at a number of vectors, and at a change of the store."""
+    """The languages as they were at a number of vectors, at a change of the store."""
 
     count: int
     head: int
+    groups: frozenset[str]
     found: dict[str, _Language]
 
-    def holds(self, count: int, head: int) -> bool:
+    def holds(self, count: int, head: int, groups: frozenset[str]) -> bool:
         """Whether the averages are still good enough; of few passages they are those of every change."""
+        if groups != self.groups:
+            return False
         if max(count, self.count) <= _FEW_MOST:
             return head == self.head
         return count / _GROWTH <= self.count <= count * _GROWTH
@@ -134,8 +137,6 @@ class RemoteVectors(SteppedIndex):
             if not self._collection_id():
                 self._name_collection()
             worked = super().sync(limit=limit)
-            if self.problem:
-                self._index(self._store.changes.state(self.name).generation).count()
         except (StoreUnavailableError, ConfigError) as error:
             self._note_absence(error)
             return False
@@ -176,10 +177,10 @@ class RemoteVectors(SteppedIndex):
         Raises:
             StoreUnavailableError: a rare language is looked for in the collection, which cannot be asked.
         """
-        count, head = self._store.vectors.coverage()[0], self._store.changes.head()
+        count, head, groups = self._store.vectors.coverage()[0], self._store.changes.head(), self.groups()
         known = self._languages
-        if known is None or not known.holds(count, head) or self.groups() - known.found.keys():
-            self._languages = known = _Survey(count, head, self._survey(count))
+        if known is None or not known.holds(count, head, groups):
+            self._languages = known = _Survey(count, head, groups, self._survey(count, groups))
         return known.found
 
     def groups(self) -> frozenset[str]:
@@ -319,6 +320,7 @@ class RemoteVectors(SteppedIndex):
         if not self.problem:
             _log.warning("%s", error)
         self.problem = str(error)
+        self._compared = 0  # it may come back with less
         self._asked_again = time.monotonic() + _AWAY_SECONDS
 
     def _dimension(self) -> int:
@@ -331,7 +333,7 @@ class RemoteVectors(SteppedIndex):
         if not known.issuperset(groups):
             self._store.set("vector_languages", json.dumps(sorted(known.union(groups))))
 
-    def _survey(self, count: int) -> dict[str, _Language]:
+    def _survey(self, count: int, groups: frozenset[str]) -> dict[str, _Language]:
         import numpy as np
 
         keys = [key for key, _ in self._store.documents.chunk_documents()]
@@ -343,7 +345,7 @@ class RemoteVectors(SteppedIndex):
             if key in languages:
                 rows[language_group(languages[key])].append(row)
         surveyed: dict[str, _Language] = {}
-        for group in sorted(self.groups().union(rows)):
+        for group in sorted(groups.union(rows)):
             sample = matrix[rows[group]]
             size = round(len(sample) * count / max(1, len(found)))
             if step > 1 and len(sample) < _FEW:

@@ -186,6 +186,32 @@ def test_a_server_that_is_away_is_no_damage(store, put, remote, server, question
     assert store.changes.state("remote").generation == 1
 
 
+def test_a_server_that_comes_back_with_less_gets_everything_again(store, put, remote, server, question):
+    put(*ENGLISH)
+    remote.sync_all()
+    kept = dict(server.collections)
+    server.away = "it is off"
+    with pytest.raises(StoreUnavailableError):
+        remote.ask(lambda index: index.count())
+    server.away, server.collections = "", {}
+    assert kept
+    remote._asked_again = 0.0  # ten seconds later
+    check(store, remote, server, question)
+    assert remote.problem == ""
+    assert store.changes.state("remote").generation == 2
+
+
+def test_a_language_whose_passages_are_all_gone_is_no_longer_looked_for(store, put, remote, server, question):
+    put(*ENGLISH, *CHINESE)
+    remote.sync_all()
+    for document in (31, 32, 33):
+        store.documents.remove(document)
+    check(store, remote, server, question)
+    before = remote._languages
+    remote.searcher().language_groups()
+    assert remote._languages is before
+
+
 def test_a_server_that_is_away_while_a_collection_is_built_gets_the_rest_later(
     store, put, remote, server, question
 ):
