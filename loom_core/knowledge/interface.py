@@ -277,7 +277,7 @@ class VectorIndex(Protocol):
     that begins with a letter.
 
     All methods block, and any thread may call them; one at a time writes. What `upsert` and `delete` did is
-    seen by every later search. `loom_core.testing.stores` has the tests that an implementation must pass.
+    seen by every later search. `loom_core.testing.VectorIndexContract` is what an implementation must pass.
 
     Raises:
         StoreUnavailableError: the server cannot be asked now: it is away, does not answer in time, refuses

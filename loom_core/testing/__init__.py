@@ -1,4 +1,4 @@
-"""Test utilities for programs built on Loom: a scripted model and a tester of agents."""
+"""Test utilities for programs built on Loom: a scripted model, a tester of agents, contracts of stores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ if TYPE_CHECKING:
     from loom_core.llm.mock import MockAnswer
     from loom_core.testing.agent_tester import AgentTester, SeenCall
     from loom_core.testing.mock_llm import MockCall, MockLLM, MockTurn, call
+    from loom_core.testing.stores import VectorIndexContract
 
-__all__ = ["AgentTester", "MockAnswer", "MockCall", "MockLLM", "MockTurn", "SeenCall", "call"]
+__all__ = [
+    "AgentTester",
+    "MockAnswer",
+    "MockCall",
+    "MockLLM",
+    "MockTurn",
+    "SeenCall",
+    "VectorIndexContract",
+    "call",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)

@@ -1,6 +1,6 @@
 """Contract of the stores that plug into a knowledge base, as pytest classes for those who write one.
 
-    from loom_core.testing.stores import VectorIndexContract
+    from loom_core.testing import VectorIndexContract
 
     class TestMyIndex(VectorIndexContract):
         url = "my-engine+http://localhost:1234"

@@ -17,7 +17,7 @@ from loom_core import plugin_registry
 from loom_core.embedding import create_embedder, registry
 from loom_core.embedding.remote_models import config, openai_compatible
 from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
-from loom_core.knowledge import KnowledgeBase
+from loom_core.knowledge import KnowledgeBase, PassageVectors, RAGConfig, VectorQuery
 from loom_core.knowledge.ingest.loaders import load_bytes
 from loom_core.knowledge.ingest.loaders import registry as formats
 from loom_core.knowledge.interface import VectorIndex
@@ -96,15 +96,23 @@ async def test_the_vendor_of_embeddings_is_chosen_by_its_name(monkeypatch: pytes
     assert embedder.id == "api.acme.example/acme-embed/8"
 
 
-async def test_the_vector_index_finds_neighbours() -> None:
-    index: VectorIndex = (await _example("A vector index"))["PlainVectorIndex"](3)
-    index.upsert([1, 2, 3], np.eye(3, dtype=np.float32))
+@pytest.mark.usefixtures("registrations")
+async def test_the_vector_index_finds_neighbours_for_a_knowledge_base(tmp_path: Path) -> None:
+    await _example("A vector index")
+    index: VectorIndex = create("vector_index", "acme", "https://x", secret=None, collection="c", dimension=3)
+    index.upsert(PassageVectors([1, 2, 3], np.eye(3, dtype=np.float32), ["zh", "zh", "la"], [7, 8, 9]))
     index.delete([3, 4])
     question = np.array([0.6, 0.8, 0], dtype=np.float32)
-    assert [key for key, _ in index.search(question, 5)] == [2, 1]
-    assert [key for key, _ in index.search(question, 5, among=[1])] == [1]
-    assert index.count() == 2
+    [every, one] = index.search([VectorQuery(question, 5), VectorQuery(question, 5, documents=[7])])
+    assert [key for key, _ in every] == [2, 1]
+    assert [key for key, _ in one] == [1]
+    assert (index.count(), index.keys(), list(index.vectors([1, 9]))) == (2, [1, 2], [1])
     index.close()
+    config = RAGConfig(vectors="acme+https://x")
+    with KnowledgeBase("k", path=tmp_path / "k", embedder="hashing", config=config) as knowledge_base:
+        await knowledge_base.add_texts(["The harbour of Visby."])
+        answer = await knowledge_base.search("harbour", strategy="vector_first")
+        assert (len(answer.items), answer.notes) == (1, ())
 
 
 async def test_the_client_has_a_file_and_an_entry(tmp_path: Path) -> None:
