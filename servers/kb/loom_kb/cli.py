@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.indexes.engines.servers import SECRET_VARIABLE, split_setting
 from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile
 from loom_core.server.program import ServerProgram
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVER", "run"]
 
 _VECTORS = "LOOM_KB_VECTORS"
+_SECRET = "LOOM_VECTORS_SECRET"
 _MOST_ENTITIES = 20_000  # a browser can still draw them
 _MOST_TOPICS = 100  # and sentences of each
 
@@ -93,8 +93,8 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
 
     def key_variables(self, settings: Settings) -> list[str]:
         keys = [*_of_language_model(settings.llm), *_of_embedder(settings.embedder)]
-        if split_setting(settings.vectors) is not None:
-            keys.append(SECRET_VARIABLE)
+        if "://" in settings.vectors:
+            keys.append(_SECRET)
         return list(dict.fromkeys(keys))
 
     def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
@@ -179,7 +179,7 @@ def _options(command: argparse.ArgumentParser) -> None:
         metavar="WHERE",
         help="where new knowledge bases search their vectors: auto, exact, chroma, or a vector database as"
         " engine+URL, such as qdrant+http://localhost:6333 or pgvector+postgresql://localhost/loom; its"
-        f" password or API key in ${SECRET_VARIABLE} (default ${_VECTORS}, else auto)",
+        f" password or API key in ${_SECRET} (default ${_VECTORS}, else auto)",
     )
     command.add_argument(
         "--llm",

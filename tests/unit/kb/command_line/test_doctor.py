@@ -114,7 +114,7 @@ async def test_who_works_and_what_stops_the_work_is_told(service: KnowledgeServi
             while read_card(service.library.catalogue.folder("notes")) is None:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         well = await only(service)
-        knowledge_base.worker.problem = "The disk is full."
+        knowledge_base.worker._problem = "The disk is full."
         stopped = await notes(service)
         tasks.cancel_scope.cancel()
     assert (well.code, well.severity) == ("held", "ok")

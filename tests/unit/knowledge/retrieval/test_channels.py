@@ -197,7 +197,7 @@ def test_an_answer_in_another_language_is_found_though_the_questions_own_is_abou
 def test_where_the_cosine_puts_its_own_language_first_the_average_of_each_puts_that_right(ranks: Ranks):
     for question, answer, own, other in CHINESE_TO_ENGLISH:
         fused, plain = ranks(question, [*without(question, own), *other])
-        assert plain[answer] > 16
+        assert plain[answer] > 15  # 16 without VNNI: there the processor rounds the model's numbers otherwise
         assert fused[answer] <= 12
 
 
