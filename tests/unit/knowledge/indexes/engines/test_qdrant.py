@@ -388,5 +388,5 @@ def _unit(count: int) -> Any:
 
 
 def _story(error: BaseException | None) -> str:
-    """What an error and its causes say, as a log shows them."""
+    """Return the texts of an error and its causes, as a log shows them."""
     return "" if error is None else f"{error!r} {error} {_story(error.__cause__ or error.__context__)}"
