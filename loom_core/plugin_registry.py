@@ -21,10 +21,10 @@ __all__ = ["PluginKind", "create", "list_registered", "register"]
 
 _log = logging.getLogger(__name__)
 
-PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool", "vector_index"]
-"""Kinds of plugins: `LLMProvider` of `loom_core.llm.interface`, `Memory` of `loom_core.runs.memory`,
-`Retriever`, `Reranker` and `VectorIndex` of `loom_core.knowledge.interface`, `Tool` of
-`loom_core.tools.interface`."""
+PluginKind = Literal["lexical_index", "llm", "memory", "reranker", "retriever", "tool", "vector_index"]
+"""Kinds of plugins: `LexicalServerIndex`, `Retriever`, `Reranker` and `VectorIndex` of
+`loom_core.knowledge.interface`, `LLMProvider` of `loom_core.llm.interface`, `Memory` of
+`loom_core.runs.memory`, `Tool` of `loom_core.tools.interface`."""
 
 _GROUP = "loom.plugins"
 
@@ -34,6 +34,7 @@ _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _ENGINES = "loom_core.knowledge.indexes.engines"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
+    "lexical_index": {},
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
     "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
     "retriever": {

@@ -18,7 +18,13 @@ from loom_core.plugin_registry import PluginKind, list_registered, register
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from loom_core.knowledge.interface import PassageSource, Reranker, Retriever, VectorIndex
+    from loom_core.knowledge.interface import (
+        LexicalServerIndex,
+        PassageSource,
+        Reranker,
+        Retriever,
+        VectorIndex,
+    )
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
@@ -28,6 +34,10 @@ __all__ = ["PluginKind", "PluginRegistry", "create", "list_registered", "registe
 _F = TypeVar("_F", bound="Callable[..., object]")
 
 
+@overload
+def create(
+    kind: Literal["lexical_index"], name: str, *args: object, **params: object
+) -> LexicalServerIndex: ...
 @overload
 def create(kind: Literal["llm"], name: str, *args: object, **params: object) -> LLMProvider: ...
 @overload

@@ -31,6 +31,9 @@ __all__ = [
     "GraphStore",
     "KnowledgeBaseProvider",
     "LexicalIndex",
+    "LexicalQuery",
+    "LexicalSearch",
+    "LexicalServerIndex",
     "PassageSource",
     "PassageVectors",
     "Reranker",
@@ -331,11 +334,57 @@ class VectorIndex(Protocol):
         ...
 
 
-class LexicalIndex(Protocol):
-    """Lexical (full-text) index: BM25 ranking over token lists. Keys as in `PassageVectors`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LexicalQuery:
+    """A search for the passages that hold some tokens.
+
+    Attributes:
+        tokens: made by the same analyser as those of the passages; of a prefix, that alone.
+        limit: maximum number of passages; None for all, but where any token is enough.
+        match: `any` of the tokens, ranked by BM25, where a repeated one counts as often as it is repeated;
+            `all` of them; or a token with a `prefix`. The latter two have no order, and the score 0.
+        among: only passages with these keys; None for all.
+    """
+
+    tokens: Sequence[str]
+    limit: int | None = None
+    match: Literal["any", "all", "prefix"] = "any"
+    among: Collection[int] | None = None
+
+
+class LexicalSearch(Protocol):
+    """The part of a lexical index that questions need. Both methods block, and any thread may call them.
+
+    Raises:
+        IndexDamagedError: there is no such index, or it is broken.
+        StoreUnavailableError: the server cannot be asked now.
+    """
+
+    def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
+        """Return keys with their score (0 or more) for each query, best first; none for no tokens.
+
+        A query has `limit` hits if so many passages fulfil it. All queries take one request to a server.
+        """
+        ...
+
+    def count(self) -> int:
+        """Return how many keys are indexed, as of the last commit."""
+        ...
+
+
+class LexicalIndex(LexicalSearch, Protocol):
+    """Lexical (full-text) index: BM25 ranking over token lists. Keys as in `PassageVectors`.
+
+    All methods block, and any thread may call them; one at a time writes.
+
+    Raises:
+        InvalidInputError: a token to index is empty, holds ASCII white space, or is not UTF-8.
+        IndexDamagedError: there is no such index, or it is broken: it is built again.
+        StoreUnavailableError: see `LexicalServerIndex`.
+    """
 
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
-        """Index token lists under their keys (new keys only), visible after `commit`.
+        """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
         A string is a token list joined by single spaces.
         """
@@ -349,36 +398,39 @@ class LexicalIndex(Protocol):
         """Make everything since the last commit durable and visible to searches."""
         ...
 
-    def search(
-        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the keys that hold any of the tokens, with their BM25 score (≥ 0), best first.
-
-        Args:
-            tokens: the question's tokens, made by the same analyser; repeats count.
-            limit: maximum number.
-            among: only these keys, if given.
-        """
-        ...
-
-    def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Return every key whose token list holds all of these tokens, in any order; none for no tokens."""
-        ...
-
-    def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Return keys whose token lists hold a token with this prefix, in any order, at most `limit`."""
-        ...
-
     def keys(self) -> list[int]:
         """Return the indexed keys as of the last commit, as often as they are indexed, in any order."""
         ...
 
-    def count(self) -> int:
-        """Return how many keys are indexed, as of the last commit."""
+    def close(self) -> None:
+        """Release files and connections; additions that were not committed may be lost."""
         ...
 
-    def close(self) -> None:
-        """Release files; uncommitted additions are dropped."""
+
+class LexicalServerIndex(LexicalIndex, Protocol):
+    """One index of a search server: a `LexicalIndex` that is derived from the store.
+
+    Registered as `register("lexical_index", engine)`. The factory is called as `factory(url, secret=…,
+    collection=…)` and must not connect: a server may be away when a knowledge base is opened. `url` and
+    `secret` are as for a `VectorIndex`; `collection` is a name of at most 60 lower-case ASCII letters, digits
+    and underscores that begins with a letter.
+
+    What was not committed when a process ended, or when an error was raised, may become visible at any time:
+    the same changes are made again then. Each key is indexed once. A search takes one request, and no request
+    is made without need. `loom_core.testing.LexicalServerContract` is what an implementation must pass.
+
+    Raises:
+        StoreUnavailableError: the server cannot be asked now: it is away, does not answer in time, refuses
+            the credentials, is too old, or has no room. Nothing is rebuilt for that.
+        IndexDamagedError: there is no such index, its fields are others, or it is broken: it is built again.
+    """
+
+    def create(self) -> None:
+        """Make the index, empty; one that has its name is replaced."""
+        ...
+
+    def drop(self) -> None:
+        """Delete the index, if there is one."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Contract of the stores that plug into a knowledge base, as pytest classes for those who write one.
+"""Contract of the vector indexes that plug into a knowledge base, as a pytest class for those who write one.
 
     from loom_core.testing import VectorIndexContract
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import VectorIndex
 
-__all__ = ["VectorIndexContract"]
+__all__ = ["VectorIndexContract", "assert_raises"]
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -236,7 +236,7 @@ class VectorIndexContract:
                 lambda: index.upsert(passages),
                 lambda: index.vectors([1]),
             ):
-                _assert_raises(IndexDamagedError, act)
+                assert_raises(IndexDamagedError, act)
 
     def test_another_dimension_is_damage(self) -> None:
         with self.collection() as name:
@@ -246,16 +246,16 @@ class VectorIndexContract:
             index.close()
             wider = self.open_index(name, dimension=2 * _DIMENSION)
             query = VectorQuery(_unit(1, 2 * _DIMENSION)[0], 5)
-            _assert_raises(IndexDamagedError, lambda: wider.search([query]))
+            assert_raises(IndexDamagedError, lambda: wider.search([query]))
             wider.close()
 
     def test_a_server_that_is_away_is_no_damage(self) -> None:
         if not self.unreachable:
             return
         index = self.open_index("contract_nowhere", url=self.unreachable)
-        error = _assert_raises(StoreUnavailableError, index.count)
+        error = assert_raises(StoreUnavailableError, index.count)
         assert error.advice, "An error says what to do next."
-        _assert_raises(StoreUnavailableError, lambda: index.search([VectorQuery(_unit(1)[0], 5)]))
+        assert_raises(StoreUnavailableError, lambda: index.search([VectorQuery(_unit(1)[0], 5)]))
         index.close()
 
     def test_questions_are_answered_while_passages_are_written(self) -> None:
@@ -320,7 +320,8 @@ def _assert_equal(found: dict[int, NDArray[np.float32]], wanted: dict[int, NDArr
     assert all(np.allclose(found[key], wanted[key], atol=_CLOSE / 10) for key in wanted)
 
 
-def _assert_raises(kind: type[_Error], act: Callable[[], object]) -> _Error:
+def assert_raises(kind: type[_Error], act: Callable[[], object]) -> _Error:
+    """Assert that an act raises an error of a kind, and return it."""
     try:
         act()
     except kind as error:

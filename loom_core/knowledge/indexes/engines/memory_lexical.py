@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import Counter, defaultdict
+from itertools import chain
 from math import log
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from loom_core.knowledge.indexes.engines.token_text import join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+
+    from loom_core.knowledge.interface import LexicalQuery
 
 __all__ = ["MemoryLexicalIndex"]
 
@@ -63,50 +66,10 @@ class MemoryLexicalIndex:
                     self._insert(key, tokens)
             self._pending.clear()
 
-    def search(
-        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the keys that hold any of the tokens, with their BM25 score (≥ 0), best first.
-
-        Ties are in the order of the keys; a repeated token counts as often as it is repeated.
-        """
-        if limit < 1:
-            return []
-        wanted = None if among is None else frozenset(among)
-        scores: defaultdict[int, float] = defaultdict(float)
+    def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
+        """Return keys with their score for each query, best first, ties by key; see `LexicalSearch`."""
         with self._lock:
-            for token, times in Counter(tokens).items():
-                postings = self._frequencies.get(token)
-                if not postings:
-                    continue
-                idf = log(1 + (len(self._documents) - len(postings) + 0.5) / (len(postings) + 0.5))
-                weight = times * idf * (_K1 + 1)
-                average = self._length / len(self._documents)
-                for key, frequency in postings.items():
-                    if wanted is None or key in wanted:
-                        length = len(self._documents[key])
-                        norm = _K1 * (1 - _B + _B * length / average)
-                        scores[key] += weight * frequency / (frequency + norm)
-        return heapq.nsmallest(limit, scores.items(), key=lambda hit: (-hit[1], hit[0]))
-
-    def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Return every key whose token list holds all of these tokens, in the order of the keys."""
-        if not tokens:
-            return []
-        with self._lock:
-            postings = [self._frequencies.get(token, {}) for token in tokens]
-            return sorted(set(postings[0]).intersection(*postings[1:]))
-
-    def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Return keys whose token lists hold a token with this prefix, by key, at most `limit`."""
-        with self._lock:
-            found = {
-                key
-                for token, postings in self._frequencies.items()
-                if token.startswith(prefix)
-                for key in postings
-            }
-        return heapq.nsmallest(limit, found)
+            return [self._answer(query) for query in queries]
 
     def keys(self) -> list[int]:
         """Return every key that is indexed, as of the last commit."""
@@ -123,6 +86,37 @@ class MemoryLexicalIndex:
             self._documents.clear()
             self._frequencies.clear()
             self._length = 0
+
+    def _answer(self, query: LexicalQuery) -> list[tuple[int, float]]:
+        wanted = None if query.among is None else frozenset(query.among)
+        match query.match:
+            case "any":
+                found = self._rank(query.tokens)
+            case "all":
+                postings = [self._frequencies.get(token, {}) for token in query.tokens]
+                found = dict.fromkeys(set(postings[0]).intersection(*postings[1:]) if postings else (), 0.0)
+            case "prefix":
+                [prefix] = query.tokens
+                held = (keys for token, keys in self._frequencies.items() if token.startswith(prefix))
+                found = dict.fromkeys(chain.from_iterable(held), 0.0)
+        hits = [hit for hit in found.items() if wanted is None or hit[0] in wanted]
+        limit = len(hits) if query.limit is None else query.limit
+        return heapq.nsmallest(limit, hits, key=lambda hit: (-hit[1], hit[0]))
+
+    def _rank(self, tokens: Sequence[str]) -> dict[int, float]:
+        scores: defaultdict[int, float] = defaultdict(float)
+        for token, times in Counter(tokens).items():
+            postings = self._frequencies.get(token)
+            if not postings:
+                continue
+            idf = log(1 + (len(self._documents) - len(postings) + 0.5) / (len(postings) + 0.5))
+            weight = times * idf * (_K1 + 1)
+            average = self._length / len(self._documents)
+            for key, frequency in postings.items():
+                length = len(self._documents[key])
+                norm = _K1 * (1 - _B + _B * length / average)
+                scores[key] += weight * frequency / (frequency + norm)
+        return scores
 
     def _insert(self, key: int, tokens: tuple[str, ...]) -> None:
         self._documents[key] = tokens

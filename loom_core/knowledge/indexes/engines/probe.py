@@ -139,11 +139,11 @@ def check_kuzu(*, path: str, module: str, max_db_size: int) -> str | None:
 def check_tantivy(*, path: str) -> str | None:
     """Check, in the child, that the index can be counted and searched, which reads postings."""
     from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
+    from loom_core.knowledge.interface import LexicalQuery
 
     index = TantivyIndex(Path(path), read_only=True)
     index.count()
-    index.search(["the", "of"], 1)
-    index.search(["的"], 1)
+    index.search([LexicalQuery(["the", "of"], 1), LexicalQuery(["的"], 1)])
     index.close()
     return None
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import tantivy
 
+    from loom_core.knowledge.interface import LexicalQuery
+
 __all__ = ["TantivyIndex"]
 
 _KEY = "key"
@@ -125,60 +127,14 @@ class TantivyIndex:
         with self._boundary():
             self._index.reload()
 
-    def search(
-        self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
-    ) -> list[tuple[int, float]]:
-        """Return the keys that hold any of the tokens, with their BM25 score (≥ 0), best first.
-
-        A repeated token counts as often as it is repeated.
+    def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
+        """Return keys with their score for each query, best first; see `LexicalSearch`.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
         """
-        tokens = [token for token in tokens if is_searchable(token)]
-        if limit < 1 or not tokens:
-            return []
         with self._boundary():
-            query = self._any_of(tokens)
-            if among is None:
-                return self._hits(query, limit)
-            if len(among) <= _FEW_KEYS:
-                few = frozenset(key for key in among if 0 < key <= _MOST_KEY)
-                return self._hits(self._within(self._each_of(few), query), limit) if few else []
-            wanted = among if isinstance(among, ChunkKeys) else ChunkKeys(among)
-            asked = ceil(_OVERFETCH * limit * self._index.searcher().num_docs / len(wanted))
-            if asked > _KEY_SET_COST + _KEY_COST * len(wanted):
-                return self._hits(self._within(self._set_of(wanted), query), limit)
-            return self._hits_among(wanted, query, limit, asked=max(asked, 2 * limit))
-
-    def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Return every key whose token list holds all of these tokens, in no particular order.
-
-        Raises:
-            IndexDamagedError: tantivy does not answer.
-        """
-        from tantivy import Occur, Query
-
-        if not tokens or not all(map(is_searchable, tokens)):
-            return []
-        with self._boundary():
-            terms = [(Occur.Must, Query.term_query(self._schema, _BODY, token)) for token in set(tokens)]
-            unscored = Query.const_score_query(Query.boolean_query(terms), 0.0)
-            return self._run_query(unscored, self._index.searcher().num_docs)[0]
-
-    def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Return keys whose token lists hold a token with this prefix, in any order, at most `limit`.
-
-        Raises:
-            IndexDamagedError: tantivy does not answer.
-        """
-        from tantivy import Query
-
-        if limit < 1 or not is_searchable(prefix):
-            return []
-        with self._boundary():
-            terms = Query.regex_query(self._schema, _BODY, f"{re.escape(prefix)}.*")
-            return self._run_query(Query.const_score_query(terms, 0.0), limit)[0]
+            return [self._answer(query) for query in queries]
 
     def keys(self) -> list[int]:
         """Return the indexed keys as of the last commit, as often as they are indexed, in any order.
@@ -203,6 +159,44 @@ class TantivyIndex:
             if writer is not None:
                 writer.rollback()
                 writer.wait_merging_threads()
+
+    def _answer(self, query: LexicalQuery) -> list[tuple[int, float]]:
+        limit = self._index.searcher().num_docs if query.limit is None else query.limit
+        if query.match == "any":
+            tokens = [token for token in query.tokens if is_searchable(token)]
+            return self._rank(tokens, limit, query.among) if tokens and limit > 0 else []
+        if limit < 1 or not query.tokens or not all(map(is_searchable, query.tokens)):
+            return []
+        found = self._all_of(query.tokens) if query.match == "all" else self._beginning_with(*query.tokens)
+        if query.among is not None:
+            found = self._within(self._set_of(query.among), found)
+        return [(key, 0.0) for key in self._run_query(found, limit)[0]]
+
+    def _rank(
+        self, tokens: Sequence[str], limit: int, among: Collection[int] | None
+    ) -> list[tuple[int, float]]:
+        query = self._any_of(tokens)
+        if among is None:
+            return self._hits(query, limit)
+        if len(among) <= _FEW_KEYS:
+            few = frozenset(key for key in among if 0 < key <= _MOST_KEY)
+            return self._hits(self._within(self._each_of(few), query), limit) if few else []
+        wanted = among if isinstance(among, ChunkKeys) else ChunkKeys(among)
+        asked = ceil(_OVERFETCH * limit * self._index.searcher().num_docs / len(wanted))
+        if asked > _KEY_SET_COST + _KEY_COST * len(wanted):
+            return self._hits(self._within(self._set_of(wanted), query), limit)
+        return self._hits_among(wanted, query, limit, asked=max(asked, 2 * limit))
+
+    def _all_of(self, tokens: Sequence[str]) -> tantivy.Query:
+        from tantivy import Occur, Query
+
+        terms = [(Occur.Must, Query.term_query(self._schema, _BODY, token)) for token in set(tokens)]
+        return Query.const_score_query(Query.boolean_query(terms), 0.0)
+
+    def _beginning_with(self, prefix: str) -> tantivy.Query:
+        from tantivy import Query
+
+        return Query.const_score_query(Query.regex_query(self._schema, _BODY, f"{re.escape(prefix)}.*"), 0.0)
 
     def _boundary(self) -> AbstractContextManager[None]:
         return damage_boundary("word index", self._path, errors=(ValueError, RuntimeError, OSError))

@@ -8,11 +8,13 @@ import pytest
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
 from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
+from loom_core.knowledge.interface import LexicalQuery
 
 WRITE_AND_WAIT = """
 import sys
 from pathlib import Path
 from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
+from loom_core.knowledge.interface import LexicalQuery
 index = TantivyIndex(Path(sys.argv[1]))
 index.add([(1, ["kept"])])
 index.commit()
@@ -47,8 +49,8 @@ def test_everything_committed_is_there_after_reopening(tmp_path: Path) -> None:
     index.close()
     index = TantivyIndex(tmp_path / "知识库")
     assert index.count() == 2
-    assert index.containing(["知识", "图谱"]) == [1]
-    assert index.search(["uncommitted"], 5) == []
+    assert index.search([LexicalQuery(["知识", "图谱"], match="all")]) == [[(1, 0.0)]]
+    assert index.search([LexicalQuery(["uncommitted"], 5)]) == [[]]
     index.close()
 
 
@@ -57,7 +59,7 @@ def test_a_killed_writer_leaves_no_lock_and_loses_only_what_was_not_committed(tm
     index = TantivyIndex(tmp_path)
     index.add([(3, ["mine"])])
     index.commit()
-    assert [key for key, _ in index.search(["kept", "lost", "mine"], 5)] == [1, 3]
+    assert [key for key, _ in index.search([LexicalQuery(["kept", "lost", "mine"], 5)])[0]] == [1, 3]
     index.close()
 
 
@@ -81,9 +83,9 @@ def test_a_reader_concurrent_with_a_writer_sees_its_commits_after_a_reload(tmp_p
     writer.add([(2, ["a"])])
     writer.delete([1])
     writer.commit()
-    assert [key for key, _ in reader.search(["a"], 5)] == [1]
+    assert [key for key, _ in reader.search([LexicalQuery(["a"], 5)])[0]] == [1]
     reader.reload()
-    assert [key for key, _ in reader.search(["a"], 5)] == [2]
+    assert [key for key, _ in reader.search([LexicalQuery(["a"], 5)])[0]] == [2]
     with pytest.raises(StoreBusyError, match="reading only"):
         reader.add([(3, ["b"])])
     reader.close()
@@ -144,5 +146,5 @@ def test_damaged_files_are_reported_as_damage(tmp_path: Path, suffix: str, conte
     damaged(tmp_path, suffix, content)
     with pytest.raises(IndexDamagedError):  # noqa: PT012 - some files are first read by a search
         index = TantivyIndex(tmp_path, read_only=True)
-        index.search(["a", "w7"], 5)
-        index.containing(["a", "w7"])
+        index.search([LexicalQuery(["a", "w7"], 5)])
+        index.search([LexicalQuery(["a", "w7"], match="all")])
