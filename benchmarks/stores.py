@@ -30,7 +30,7 @@ from vectors import RememberedVectors
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge import KnowledgeBase, PassageVectors, VectorQuery
-from loom_core.knowledge.indexes.engines.servers import find_secret, open_vector_index
+from loom_core.knowledge.indexes.engines.servers import VECTORS, find_secret, open_vector_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ async def _compare_answers(args: argparse.Namespace, home: Path) -> None:
         before = None
         for setting in ("exact", *args.vectors):
             began = time.perf_counter()
-            knowledge_base.move_vectors(setting)
+            knowledge_base.move(vectors=setting)
             await knowledge_base.worker.drain()
             moved = time.perf_counter() - began
             run = await ask(knowledge_base, dataset.questions)
@@ -89,7 +89,7 @@ async def _compare_answers(args: argparse.Namespace, home: Path) -> None:
                 f"{percentile(run.retrieve_ms, 95):.0f} | {moved:.0f} |",
                 flush=True,
             )
-        knowledge_base.move_vectors("exact")  # so that nothing is left in a database
+        knowledge_base.move(vectors="exact")  # so that nothing is left in a database
         await knowledge_base.worker.drain()
         knowledge_base.close()
 
@@ -104,7 +104,7 @@ def _table_of_searches(passages: int, settings: Sequence[str]) -> list[str]:
     ]
     for setting in settings:
         index = open_vector_index(
-            setting, secret=find_secret(), collection="loom_benchmark", dimension=_DIMENSION
+            setting, secret=find_secret(VECTORS), collection="loom_benchmark", dimension=_DIMENSION
         )
         try:
             lines.append(_line(setting.partition("+")[0], index, vectors, questions))

@@ -35,6 +35,7 @@ _OURS = {
     "LOOM_HOME": "Loom's folder: knowledge bases, configurations, runs, tokens; `~/.loom` by default. As "
     "`--home`",
     "LOOM_KB_LLM": "language model that helps `loom-kb` to find entities, as `--llm`; `none` for rules alone",
+    "LOOM_KB_LEXICAL": "where new knowledge bases of `loom-kb` search words, as `--lexical`",
     "LOOM_KB_VECTORS": "where new knowledge bases of `loom-kb` search their vectors, as `--vectors`",
     "LOOM_LOG_FORMAT": "`text` or `json`, as `--log-format`",
     "LOOM_LOG_LEVEL": "`debug`, `info`, `warning` or `error`, as `--log-level`",
@@ -47,6 +48,8 @@ _OURS = {
     "LOOM_TOKEN": "read by clients only: the token, in the entry for `mcp.json` that `serve --http --tokens` "
     "prints",
     "LOOM_TRACE_CONTENT": "`1`: spans include the texts of requests and answers",
+    "LOOM_LEXICAL_SECRET": "password or API key of the search engine of a knowledge base; also as an entry of"
+    " the keyring",
     "LOOM_VECTORS_SECRET": "password or API key of the vector database of a knowledge base; also as an entry "
     "of the keyring",
 }

@@ -8,10 +8,17 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.knowledge.indexes.graph import GraphIndex
-    from loom_core.knowledge.indexes.lexical import DerivedLexicalIndex
+    from loom_core.knowledge.indexes.lexical import DerivedLexicalIndex, LexicalIndexes
     from loom_core.knowledge.indexes.vectors import ChromaDenseSearch, ChromaVectors, FlatVectors
 
-__all__ = ["ChromaDenseSearch", "ChromaVectors", "DerivedLexicalIndex", "FlatVectors", "GraphIndex"]
+__all__ = [
+    "ChromaDenseSearch",
+    "ChromaVectors",
+    "DerivedLexicalIndex",
+    "FlatVectors",
+    "GraphIndex",
+    "LexicalIndexes",
+]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)

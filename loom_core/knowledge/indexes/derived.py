@@ -179,6 +179,13 @@ class DerivedIndex(ABC):
         """Whether the index, which is open and up to date, holds a sample of the store's content."""
         return True
 
+    def _spread_chunks(self, count: int) -> list[int]:
+        """Return up to `count` chunks that are evenly spread over all of them."""
+        documents = self._store.documents
+        last = documents.last_chunk()
+        places = sorted({last * n // count for n in range(count)})
+        return [key for place in places for key in documents.chunk_keys(after=place, limit=1)]
+
     def report_damage(self, error: IndexDamagedError) -> None:
         """Mark the index as damaged, to be rebuilt by the next `sync`: some damage shows only in use."""
         with self._lock:

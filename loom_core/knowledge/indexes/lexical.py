@@ -1,52 +1,198 @@
-"""The lexical (full-text) index: tantivy on disk, dictionaries in memory."""
+"""The lexical (full-text) index: tantivy on disk, dictionaries in memory, or in a search engine."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError
+from loom_core.errors import IndexDamagedError, StoreUnavailableError
 from loom_core.knowledge.indexes.derived import DerivedIndex
-from loom_core.knowledge.indexes.engines.token_text import join_tokens
-from loom_core.knowledge.text.passage_text import index_tokens
+from loom_core.knowledge.indexes.engines.servers import LEXICAL
+from loom_core.knowledge.indexes.passage_tokens import PassageTokens, holds_passages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from loom_core.knowledge.interface import LexicalIndex
+    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
+    from loom_core.knowledge.interface import LexicalIndex, LexicalSearch
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import PendingChanges
 
-__all__ = ["DerivedLexicalIndex"]
+__all__ = ["DerivedLexicalIndex", "LexicalIndexes"]
 
 _BATCH = 2000
-_MAX_PROVIDED = 20_000  # chunks, some 40 MB
 _CHANGES = 10_000  # changes per commit, which takes as long as indexing forty chunks
 
 _COMPARED = 8  # passages whose words are compared with the store when an index is opened
 
 
+class LexicalIndexes:
+    """The lexical index of a knowledge base: tantivy here, or one in a search engine, by its setting.
+
+    The setting is in the store, so that all processes have the same; it may change at any time. An index in a
+    search engine replaces the one here once it is built, and the other way round.
+
+    Args:
+        store: the store.
+        folder: where the index goes; None keeps it in memory.
+    """
+
+    def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
+        self._store = store
+        self._folder = folder
+        self._tokens = PassageTokens(store)
+        self._local = DerivedLexicalIndex(store, folder, tokens=self._tokens)
+        self._remote: RemoteLexicalIndex | None = None
+        self._choosing = threading.Lock()
+
+    @property
+    def choice(self) -> str:
+        """The setting: `tantivy`, or `engine+url` of a search engine. Blocks."""
+        return LEXICAL.choice(self._store)
+
+    @property
+    def maintained(self) -> list[DerivedIndex]:
+        """The indexes that are kept in sync with the store. Blocks."""
+        remote = self._find_remote()
+        local: list[DerivedIndex] = [self._local] if self._needs_local(remote) else []
+        return local if remote is None else [*local, remote]
+
+    @property
+    def problem(self) -> str:
+        """Why the search engine cannot be asked; or empty."""
+        return "" if self._remote is None else self._remote.problem
+
+    def provide_tokens(self, tokens: Mapping[int, str]) -> None:
+        """Provide the `index_tokens` of chunks of the next changes; see `PassageTokens.provide`."""
+        self._tokens.provide(tokens)
+
+    def searcher(self) -> LexicalSearch | None:
+        """Return the index as of the last sync, for searching; None before it is built. Blocks."""
+        remote = self._find_remote()
+        if remote is not None and ((found := remote.searcher()) or not self._needs_local(remote)):
+            return found
+        return self._local.searcher()
+
+    def explain_absence(self) -> str:
+        """Return why `searcher` is None for longer than a moment; or empty. Blocks."""
+        remote = self._find_remote()
+        if remote is None:
+            return ""
+        return remote.problem or f"The words are being written to {remote.setting}: ask again later."
+
+    def complete(self) -> LexicalSearch:
+        """Return the index once it holds all chunks; for the worker process. Blocks.
+
+        Raises:
+            IndexDamagedError: it does not open.
+            StoreUnavailableError: it is in a search engine that cannot be asked.
+        """
+        self.sync_all()
+        remote = self._find_remote()
+        if remote is not None and not self._needs_local(remote) and remote.lag() > 0:
+            raise StoreUnavailableError(self.explain_absence(), advice="Ask again later.")
+        found = self.searcher()
+        if found is None:
+            raise IndexDamagedError("The lexical index does not open.")
+        return found
+
+    def report_damage(self, error: IndexDamagedError) -> None:
+        """Mark the index here as damaged: some damage shows only in use. A search engine's marks itself."""
+        self._local.report_damage(error)
+
+    def sync(self) -> bool:
+        """Bring the index a step closer to the store; for the holder of the lock. Blocks.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        remote = self._find_remote()
+        if self._needs_local(remote) and self._local.sync():
+            return True
+        if remote is None:
+            self.leave_server()
+            return False
+        if remote.sync():
+            return True
+        if not self._needs_local(remote):
+            self._local.discard()
+        return False
+
+    def sync_all(self) -> None:
+        """Apply all pending changes, but those that a search engine cannot take now. Blocks."""
+        while self.sync():
+            pass
+
+    def leave_server(self) -> None:
+        """Delete the index in a search engine, if there is one and it can be reached. Blocks."""
+        if self._folder is None or not self._store.changes.state("remote_words").generation:
+            return
+        from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
+
+        left = RemoteLexicalIndex.known(self._store, self._folder)
+        if left is None:
+            self._store.changes.forget("remote_words")
+        else:
+            left.discard()
+
+    def progress(self) -> tuple[int, int]:
+        """Return how far the index in the search engine is built, and its end; see `RemoteIndex`."""
+        remote = self._find_remote()
+        return (1, 1) if remote is None else remote.progress()
+
+    def files_lag(self) -> int:
+        """Return how many changes the index here has still to apply. Blocks."""
+        return self._local.lag() if self._needs_local(self._find_remote()) else 0
+
+    def server_lag(self) -> int:
+        """Return how many changes the search engine has still to get; 0 without one. Blocks."""
+        remote = self._find_remote()
+        return 0 if remote is None else remote.lag()
+
+    def lag(self) -> int:
+        """Return how many changes the index that is furthest behind has still to apply. Blocks."""
+        return max(index.lag() for index in self.maintained)
+
+    def close(self) -> None:
+        """Release files and connections; the next use opens them again."""
+        self._local.close()
+        if self._remote is not None:
+            self._remote.close()
+
+    def _find_remote(self) -> RemoteLexicalIndex | None:
+        """Return the index in the search engine that the setting names, if it names one."""
+        choice = self.choice
+        if self._folder is None or choice in LEXICAL.local:
+            return None
+        from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
+
+        with self._choosing:
+            if self._remote is None or self._remote.setting != choice:
+                if self._remote is not None:
+                    self._remote.close()
+                self._remote = RemoteLexicalIndex(self._store, self._folder, choice, tokens=self._tokens)
+            return self._remote
+
+    def _needs_local(self, remote: RemoteLexicalIndex | None) -> bool:
+        """Whether the index here is searched: there is no other, or it is not built yet."""
+        state = self._store.changes.state
+        return remote is None or (state("words").generation > 0 and not state("remote_words").built)
+
+
 class DerivedLexicalIndex(DerivedIndex):
-    """Lexical index of the chunks. Any process may search; see `DerivedIndex`."""
+    """Lexical index of the chunks on this machine. Any process may search; see `DerivedIndex`."""
 
     name = "words"
 
-    def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
+    def __init__(
+        self, store: KnowledgeStore, folder: Path | None, *, tokens: PassageTokens | None = None
+    ) -> None:
         super().__init__(store, folder)
+        self._tokens = tokens or PassageTokens(store)
         self._index: LexicalIndex | None = None
         self._generation = 0
         self._writable = False
-        self._offered: dict[int, str] = {}
-
-    def provide_tokens(self, tokens: Mapping[int, str]) -> None:
-        """Provide the `index_tokens` of chunks of the next changes, joined by spaces.
-
-        A cache: these chunks need not be read and analysed again. The store decides which chunks are indexed.
-        """
-        with self._lock:
-            if len(self._offered) > _MAX_PROVIDED:
-                self._offered.clear()
-            self._offered |= tokens
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
         """Apply up to `limit` changes of the store; see `DerivedIndex.sync`."""
@@ -77,7 +223,7 @@ class DerivedLexicalIndex(DerivedIndex):
         index = self._open(generation, writable=True)
         after = 0
         while keys := self._store.documents.chunk_keys(after=after, limit=_BATCH):
-            index.add(self._tokens(keys))
+            index.add(self._tokens.of(keys))
             after = keys[-1]
         index.commit()
 
@@ -90,7 +236,7 @@ class DerivedLexicalIndex(DerivedIndex):
             raise AssertionError("opened above")
         # Adding replaces a key, so applying the same changes twice is harmless.
         index.delete(pending.keys["chunk-"])
-        index.add(self._tokens(pending.keys["chunk+"]))
+        index.add(self._tokens.of(pending.keys["chunk+"]))
         index.commit()
 
     def _check(self, generation: int) -> None:
@@ -107,12 +253,8 @@ class DerivedLexicalIndex(DerivedIndex):
         index, documents = self._index, self._store.documents
         if index is None or index.count() != documents.counts()[1]:
             return False
-        last = documents.last_chunk()
-        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
-        keys = [key for place in places for key in documents.chunk_keys(after=place, limit=1)]
-        return all(
-            not tokens or key in index.containing(tokens.split(" ")) for key, tokens in self._tokens(keys)
-        )
+        keys = self._spread_chunks(_COMPARED)
+        return holds_passages(index, self._tokens.of(keys))
 
     def _is_open(self) -> bool:
         return self._index is not None
@@ -144,12 +286,3 @@ class DerivedLexicalIndex(DerivedIndex):
 
         if isinstance(self._index, TantivyIndex):
             self._index.reload()
-
-    def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Yield the tokens of chunks, joined by spaces; deleted chunks are left out."""
-        there = self._store.documents.existing(keys)
-        offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
-        yield from offered.items()
-        missing = [key for key in there if key not in offered]
-        for key, row in self._store.documents.chunks(missing).items():
-            yield key, join_tokens(index_tokens(row.title, row.heading_path, row.text))

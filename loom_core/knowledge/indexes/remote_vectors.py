@@ -8,47 +8,35 @@ what it finds is compared with the filter once more, so that no engine can show 
 from __future__ import annotations
 
 import json
-import logging
-import threading
-import time
 from collections import defaultdict
 from dataclasses import dataclass
 from math import ceil
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
-from loom_core.errors import ConfigError, IndexDamagedError, LoomError, StoreUnavailableError
-from loom_core.knowledge.indexes.derived import SteppedIndex
-from loom_core.knowledge.indexes.engines.servers import find_secret, open_vector_index
+from loom_core.errors import IndexDamagedError, StoreUnavailableError
+from loom_core.knowledge.indexes.engines.servers import VECTORS, open_vector_index
 from loom_core.knowledge.indexes.language_vectors import Neighbours
+from loom_core.knowledge.indexes.remote import RemoteIndex
 from loom_core.knowledge.interface import PassageVectors, VectorQuery
 from loom_core.knowledge.text.languages import language_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
-    from typing import TypeVar
 
     import numpy as np
     from numpy.typing import NDArray
+    from pydantic import SecretStr
 
     from loom_core.knowledge.interface import VectorIndex
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import PendingChanges
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
-    _Found = TypeVar("_Found")
-
 __all__ = ["RemoteSearch", "RemoteVectors"]
-
-_log = logging.getLogger(__name__)
 
 _COMPARED = 64  # vectors that are compared with the store when a collection is opened
 _SAME = 2e-3  # tolerance: engines may round vectors
-_UNREAD = SecretStr("")  # the secret, before it is read: the keyring takes a second
-_AWAY_SECONDS = 10.0  # until a server that could not be asked is asked again
 _SAMPLES = 8192  # passages that the average of a language is taken from
 _FEW = 64  # of a language in that sample; below, the engine is asked for all of its passages
 _FEW_MOST = 512
@@ -84,89 +72,29 @@ class _Survey:
         return count / _GROWTH <= self.count <= count * _GROWTH
 
 
-class RemoteVectors(SteppedIndex):
-    """A collection of a vector database; the holder of the lock writes, any process searches.
-
-    A server that cannot be asked is no damage: `problem` says why, and what it has missed is written once it
-    answers. A collection that is gone or differs from the store is built again, under a new name.
-
-    A copy of the folder at another path gets a collection of its own.
-
-    Args:
-        store: the store that it is derived from.
-        folder: the knowledge base's folder.
-        setting: `engine+url`, without a password.
-    """
+class RemoteVectors(RemoteIndex["VectorIndex"]):
+    """The vectors of a knowledge base in a vector database; see `RemoteIndex`."""
 
     name = "remote"
+    kind = VECTORS
+    noted_as = "collection"
 
     def __init__(self, store: KnowledgeStore, folder: Path, setting: str) -> None:
-        super().__init__(store, folder)
-        self._home = str(folder.resolve())
-        self.setting = setting
-        self.problem = ""
-        """Why the server could not be asked the last time, or empty."""
-        self._asked_again = 0.0  # by `time.monotonic`; until then it is not asked
-        self._secret: SecretStr | None = _UNREAD
+        super().__init__(store, folder, setting)
         self._built = 0  # vectors there were when `VectorIndex.build` was called last
-        self._opening = threading.Lock()
-        self._opened: tuple[str, VectorIndex] | None = None
         self._languages: _Survey | None = None
-
-    @classmethod
-    def known(cls, store: KnowledgeStore, folder: Path) -> RemoteVectors | None:
-        """Return the index that was written last, if it is this folder's; the setting may be another now."""
-        known = _known_collection(store)
-        return cls(store, folder, known["setting"]) if known.get("folder") == str(folder.resolve()) else None
 
     def searcher(self) -> RemoteSearch | None:
         """Return the collection as of the last sync, for searching; None before it is built."""
-        state = self._store.changes.state(self.name)
-        if not state.built or not self._collection_id():
-            return None
-        return RemoteSearch(self, self._store)
+        return RemoteSearch(self, self._store) if self.is_built else None
 
-    def sync(self, *, limit: int = SteppedIndex.step_size) -> bool:
-        """Apply up to `limit` changes of the store, or continue a build; see `DerivedIndex.sync`.
-
-        Where the server cannot be asked, nothing is done, and `problem` says why.
-        """
-        if not self._dimension() or time.monotonic() < self._asked_again:
-            return False
-        try:
-            if not self._collection_id():
-                self._name_collection()
-            worked = super().sync(limit=limit)
-        except (StoreUnavailableError, ConfigError) as error:
-            self._note_absence(error)
-            return False
-        self.problem = ""
-        return worked
-
-    def progress(self) -> tuple[int, int]:
-        """Return the last chunk that the collection holds while it is built, and the last one there is."""
-        last, growing = self._store.documents.last_chunk(), self._growing
-        if self._store.changes.state(self.name).built:
-            return last, last
-        return (growing.after if growing is not None else 0), last
+    def sync(self, *, limit: int = RemoteIndex.step_size) -> bool:
+        """Apply up to `limit` changes, if there ever was an embedder; see `RemoteIndex.sync`."""
+        return bool(self._dimension()) and super().sync(limit=limit)
 
     def lag(self) -> int:
         """Return how many changes are still to be applied; 0 if there never was an embedder."""
         return super().lag() if self._dimension() else 0
-
-    def ask(self, ask: Callable[[VectorIndex], _Found]) -> _Found:
-        """Ask the current collection something.
-
-        Raises:
-            StoreUnavailableError: it cannot be asked, or could not a moment ago.
-        """
-        if time.monotonic() < self._asked_again:
-            raise StoreUnavailableError(self.problem, advice="Ask again in a moment.")
-        try:
-            return ask(self._index(self._store.changes.state(self.name).generation))
-        except (StoreUnavailableError, ConfigError) as error:
-            self._note_absence(error)
-            raise StoreUnavailableError(error.message, advice=error.advice) from error
 
     def languages(self) -> dict[str, _Language]:
         """Return average and size of each language group that has vectors. Blocks.
@@ -187,14 +115,6 @@ class RemoteVectors(SteppedIndex):
         """Return the language groups that ever had a vector in the collection."""
         return frozenset(json.loads(self._store.get("vector_languages") or "[]"))
 
-    def close(self) -> None:
-        """Close connections; the next use opens them again."""
-        super().close()
-        with self._opening:
-            opened, self._opened = self._opened, None
-        if opened is not None:
-            opened[1].close()
-
     def find_differing(self, keys: Sequence[int]) -> list[int]:
         """Return the keys under which the collection holds another vector than the store, or none."""
         import numpy as np
@@ -206,11 +126,6 @@ class RemoteVectors(SteppedIndex):
             for key, vector in zip(found, expected, strict=True)
             if key not in stored or not np.allclose(stored[key], vector, atol=_SAME)
         ]
-
-    # -- following the store -----------------------------------------------------------------------
-
-    def _begin(self, generation: int) -> None:
-        self._index(generation).create()
 
     def _finish(self, generation: int) -> None:
         self._index(generation).build()
@@ -246,82 +161,12 @@ class RemoteVectors(SteppedIndex):
         count = self.ask(lambda index: index.count())
         if count != self._store.vectors.coverage()[0]:
             return False
-        last = self._store.documents.last_chunk()
-        places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
-        keys = [key for place in places for key in self._store.documents.chunk_keys(after=place, limit=1)]
-        return not self.find_differing(keys)
+        return not self.find_differing(self._spread_chunks(_COMPARED))
 
-    def _open_if_wanted(self, generation: int) -> None:
-        self._index(generation)
-
-    def _is_open(self) -> bool:
-        return self._opened is not None
-
-    def _close(self) -> None:
-        self._growing = None
-
-    def _remove(self, generation: int) -> None:
-        if generation < 1 or not self._collection_id() or time.monotonic() < self._asked_again:
-            return
-        index = self._open(self._collection(generation))
-        try:
-            index.drop()
-        except LoomError as error:
-            self._note_absence(error)
-            _log.warning("The collection %s was left there.", self._collection(generation))
-        finally:
-            index.close()
-
-    def _remove_stale_generations(self) -> None:
-        current = self._store.changes.state(self.name).generation
-        self._remove(current - 1)
-        self._swept = True
-
-    # -- the collection ----------------------------------------------------------------------------
-
-    def _index(self, generation: int) -> VectorIndex:
-        """Return the open collection of a generation; it connects at first use."""
-        collection = self._collection(generation)
-        with self._opening:
-            if self._opened is None or self._opened[0] != collection:
-                if self._opened is not None:
-                    self._opened[1].close()
-                self._opened = collection, self._open(collection)
-            return self._opened[1]
-
-    def _open(self, collection: str) -> VectorIndex:
-        if self._secret is _UNREAD:
-            self._secret = find_secret()
+    def _open(self, collection: str, secret: SecretStr | None) -> VectorIndex:
         return open_vector_index(
-            self.setting, secret=self._secret, collection=collection, dimension=self._dimension()
+            self.setting, secret=secret, collection=collection, dimension=self._dimension()
         )
-
-    def _collection(self, generation: int) -> str:
-        return f"loom_{self._collection_id()}_{generation}"
-
-    def _collection_id(self) -> str:
-        """Return the name that this folder's collections share there; empty before there is one."""
-        known = _known_collection(self._store)
-        return (
-            known["id"] if (known.get("folder"), known.get("setting")) == (self._home, self.setting) else ""
-        )
-
-    def _name_collection(self) -> None:
-        """Choose a new name, which no other knowledge base has; the collection is built from scratch."""
-        left = self.known(self._store, self._folder) if self._folder is not None else None
-        if left is not None:
-            left.discard()
-        fresh = {"id": token_hex(8), "folder": self._home, "setting": self.setting}
-        with self._store.database.write():
-            self._store.set("collection", json.dumps(fresh))
-            self._store.changes.forget(self.name)
-
-    def _note_absence(self, error: LoomError) -> None:
-        if not self.problem:
-            _log.warning("%s", error)
-        self.problem = str(error)
-        self._compared = 0  # it may come back with less
-        self._asked_again = time.monotonic() + _AWAY_SECONDS
 
     def _dimension(self) -> int:
         return int(self._store.get("dimension") or 0)
@@ -364,11 +209,6 @@ class RemoteVectors(SteppedIndex):
         [hits] = self.ask(lambda index: index.search([query]))
         _, matrix = self._store.vectors.of([key for key, _ in hits])
         return matrix, len(hits) if len(hits) < _FEW_MOST else size
-
-
-def _known_collection(store: KnowledgeStore) -> dict[str, str]:
-    """Return name, folder and setting of the collection that was written last; empty before that."""
-    return json.loads(store.get("collection") or "{}")
 
 
 class RemoteSearch:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.indexes.derived import DerivedIndex, SteppedIndex
-from loom_core.knowledge.indexes.engines.servers import LOCAL_CHOICES
+from loom_core.knowledge.indexes.engines.servers import VECTORS
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.text.languages import language_group
 
@@ -85,7 +85,7 @@ class VectorIndexes:
     @property
     def choice(self) -> str:
         """The setting: `auto`, `exact`, `chroma`, or `engine+url` of a vector database. Blocks."""
-        return self._store.get("vectors") or "auto"
+        return VECTORS.choice(self._store)
 
     @property
     def maintained(self) -> list[DerivedIndex]:
@@ -197,7 +197,7 @@ class VectorIndexes:
     def _find_remote(self) -> RemoteVectors | None:
         """Return the index in the database that the setting names, if it names one."""
         choice = self.choice
-        if self._folder is None or choice in LOCAL_CHOICES:
+        if self._folder is None or choice in VECTORS.local:
             return None
         from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 

@@ -24,7 +24,7 @@ from loom_core.observability.metrics import process_metrics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.indexes import LexicalIndexes
     from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.workers import Preparation
     from loom_core.knowledge.store import Job, JobItem, KnowledgeStore
@@ -234,7 +234,7 @@ class BatchWriter:
         words: the lexical index, which receives the tokens of written chunks.
     """
 
-    def __init__(self, store: KnowledgeStore, files: FileCheck, words: DerivedLexicalIndex) -> None:
+    def __init__(self, store: KnowledgeStore, files: FileCheck, words: LexicalIndexes) -> None:
         self._store = store
         self._files = files
         self._words = words

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError
+from loom_core.errors import IndexDamagedError, StoreUnavailableError
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.store.graph import MentionLink
 from loom_core.knowledge.text.analysis import lookup_tokens
 from loom_core.knowledge.text.name_matching import NameIndex, plain_latin
@@ -14,7 +15,7 @@ from loom_core.knowledge.text.name_matching import NameIndex, plain_latin
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.indexes import LexicalIndexes
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.graph import NewName
 
@@ -23,6 +24,7 @@ __all__ = ["EntityLinker"]
 _CHUNKS_FOR_A_NAME = (
     2  # looking up a name and reading its candidates costs as much as reading this many chunks
 )
+_ASKED_AT_ONCE = 50  # names, in one request to a search engine
 
 
 @dataclass(slots=True)
@@ -60,7 +62,7 @@ class EntityLinker:
     """
 
     def __init__(
-        self, store: KnowledgeStore, words: DerivedLexicalIndex, *, chunks: int = 500, names: int = 1000
+        self, store: KnowledgeStore, words: LexicalIndexes, *, chunks: int = 500, names: int = 1000
     ) -> None:
         self._store = store
         self._words = words
@@ -85,16 +87,13 @@ class EntityLinker:
                 name costs next to nothing; a name that comes later needs a separate search.
 
         Returns:
-            Whether there was anything to do.
+            Whether there was anything that could be done.
         """
         graph, last = self._store.graph, self._store.documents.last_chunk()
         if last - graph.link_watermark() > spare:
             self._search_new(last)
-        elif graph.new_name_count() > spare:
-            self._search_earlier(last)
-        else:
-            return False
-        return True
+            return True
+        return graph.new_name_count() > spare and self._search_earlier(last)
 
     def _search_new(self, last: int) -> None:
         """Search the next new chunks for all names so far."""
@@ -108,15 +107,15 @@ class EntityLinker:
                 self._write(links)
                 graph.advance_link_watermark(texts[-1][0] if len(texts) == limit else last)
 
-    def _search_earlier(self, last: int) -> None:
-        """Search the earlier chunks for some new names."""
+    def _search_earlier(self, last: int) -> bool:
+        """Search the earlier chunks for some new names; return False if that cannot be done now."""
         self._build_name_index(last)  # before the new names are removed, as later chunks need them, too
         if self._reading is None:
             self._reading = self._begin_backfill(last)
         if self._reading is not None:
             self._continue_backfill(self._reading)
-        else:
-            self._look_up_some(last)
+            return True
+        return self._look_up_some(last)
 
     def _begin_backfill(self, last: int) -> _Backfill | None:
         """Begin a backfill; return None if looking the names up is cheaper."""
@@ -141,8 +140,12 @@ class EntityLinker:
                 graph.forget_new_names(graph.subjects_since(reading.entities, reading.last))
                 self._reading = None
 
-    def _look_up_some(self, last: int) -> None:
-        """Search for some new names in the candidate chunks that the lexical index gives."""
+    def _look_up_some(self, last: int) -> bool:
+        """Search for some new names in the candidate chunks that the lexical index gives.
+
+        Returns:
+            Whether the index could be asked.
+        """
         graph, names = self._store.graph, NameIndex()
         new = graph.new_names(limit=self._names_at_once)
         looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
@@ -151,11 +154,14 @@ class EntityLinker:
         except IndexDamagedError as error:
             self._indexed = 0
             self._words.report_damage(error)
-            return
+            return True
+        except StoreUnavailableError:  # the names are kept, and are looked up once it answers
+            return False
         with self._store.database.write():
             if self._store.documents.last_chunk() == last:
                 self._write(links)
                 graph.forget_new_names(name.entity for name in new)
+        return True
 
     def _build_name_index(self, newest: int) -> NameIndex:
         """Return all names that came with the chunks up to one.
@@ -180,19 +186,20 @@ class EntityLinker:
         """Return links to new names in the chunks that may hold them."""
         if not new:
             return
-        if max(name.newest for name in new) > self._indexed:
-            newest = self._store.documents.last_chunk()
-            self._words.sync_all()
-            self._indexed = newest
-        words = self._words.searcher()
+        newest = self._store.documents.last_chunk()
+        words = self._words.searcher() if max(name.newest for name in new) <= self._indexed else None
         if words is None:
-            raise IndexDamagedError("The lexical index does not open.")
+            words = self._words.complete()
+            self._indexed = newest
         candidates: defaultdict[int, list[bytes]] = defaultdict(list)
-        for name in new:
-            letters = plain_latin(name.id)
-            for key in words.containing(lookup_tokens(name.id)):
-                if key <= name.newest:
-                    candidates[key].append(letters)
+        for start in range(0, len(new), _ASKED_AT_ONCE):
+            asked = new[start : start + _ASKED_AT_ONCE]
+            queries = [LexicalQuery(lookup_tokens(name.id), match="all") for name in asked]
+            for name, hits in zip(asked, words.search(queries), strict=True):
+                letters = plain_latin(name.id)
+                for key, _ in hits:
+                    if key <= name.newest:
+                        candidates[key].append(letters)
         chunks = sorted(candidates)
         for start in range(0, len(chunks), self._chunks_at_once):
             texts = self._store.graph.texts(chunks[start : start + self._chunks_at_once])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.indexes import LexicalIndexes
     from loom_core.knowledge.ingest.batches import IngestBatch
     from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionUsage
     from loom_core.knowledge.ingest.pipeline import Pipeline
@@ -98,7 +98,7 @@ class IngestRunner:
         self,
         store: KnowledgeStore,
         pipeline: Pipeline,
-        words: DerivedLexicalIndex,
+        words: LexicalIndexes,
         *,
         extraction: ExtractionConfig | None = None,
         files: LoadLimits | None = None,

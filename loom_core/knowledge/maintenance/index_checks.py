@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.maintenance.finding import CheckFinding
 from loom_core.knowledge.text.passage_text import index_tokens
 
@@ -19,18 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
-    from loom_core.knowledge.interface import GraphStore, LexicalIndex
+    from loom_core.knowledge.interface import GraphStore, LexicalIndex, LexicalSearch
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import ChangeKind, IndexName
 
 __all__ = [
     "check_chroma",
-    "check_database",
     "check_flat_vectors",
     "check_graph_store",
     "check_indexes",
     "check_lexical",
+    "check_server",
 ]
 
 _ATTEMPTS = 5
@@ -139,7 +141,9 @@ def _check_index(
         yield CheckFinding("indexes", text, "index", (name,))
 
 
-def check_lexical(store: KnowledgeStore, index: LexicalIndex) -> Iterator[CheckFinding]:
+def check_lexical(
+    store: KnowledgeStore, index: LexicalIndex, *, name: IndexName = "words"
+) -> Iterator[CheckFinding]:
     """Check that the lexical index holds every chunk once; compare a sample's tokens."""
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
@@ -149,8 +153,8 @@ def check_lexical(store: KnowledgeStore, index: LexicalIndex) -> Iterator[CheckF
     def list_expected() -> list[int]:
         return store.documents.chunk_keys(limit=_ALL)
 
-    compare = partial(_compare_keys, store, "words", index.keys, list_expected, kinds=("chunk+", "chunk-"))
-    return _check_index("words", compare, what="words", differing=differing)
+    compare = partial(_compare_keys, store, name, index.keys, list_expected, kinds=("chunk+", "chunk-"))
+    return _check_index(name, compare, what="words", differing=differing)
 
 
 def check_graph_store(store: KnowledgeStore, graph_store: GraphStore) -> Iterator[CheckFinding]:
@@ -184,14 +188,15 @@ def _sample(keys: Sequence[int], count: int) -> list[int]:
     return list(keys[:: max(1, len(keys) // count)][:count])
 
 
-def _find_wrong_tokens(store: KnowledgeStore, index: LexicalIndex, chosen: Sequence[int]) -> int:
-    wrong = 0
-    for key, row in store.documents.chunks(chosen).items():
-        tokens = index_tokens(row.title, row.heading_path, row.text)
-        # Ignore a chunk that was changed or deleted meanwhile.
-        if tokens and key not in index.containing(tokens) and store.documents.chunks([key]):
-            wrong += 1
-    return wrong
+def _find_wrong_tokens(store: KnowledgeStore, index: LexicalSearch, chosen: Sequence[int]) -> int:
+    queries = {
+        key: LexicalQuery(tokens, match="all", among=[key])
+        for key, row in store.documents.chunks(chosen).items()
+        if (tokens := index_tokens(row.title, row.heading_path, row.text))
+    }
+    answers = index.search(list(queries.values()))
+    missed = [key for key, hits in zip(queries, answers, strict=True) if not hits]
+    return len(store.documents.existing(missed))  # a chunk may have been changed or deleted meanwhile
 
 
 def _changes_since(store: KnowledgeStore, watermark: int, kind: ChangeKind) -> set[int]:
@@ -217,12 +222,25 @@ def check_flat_vectors(store: KnowledgeStore, index: LanguageVectors) -> Iterato
     return _check_vector_index(store, "vectors", index.keys, differing)
 
 
-def check_database(store: KnowledgeStore, index: RemoteVectors) -> Iterator[CheckFinding]:
-    """Check that a collection in a vector database holds every vector once; compare a sample.
+def servers_of(store: KnowledgeStore, folder: Path) -> list[RemoteVectors | RemoteLexicalIndex]:
+    """Return the indexes of a knowledge base that are in servers, and built."""
+    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+    known = (RemoteVectors.known(store, folder), RemoteLexicalIndex.known(store, folder))
+    return [index for index in known if index is not None and index.is_built]
+
+
+def check_server(store: KnowledgeStore, index: RemoteVectors | RemoteLexicalIndex) -> Iterator[CheckFinding]:
+    """Check that an index in a server holds every passage once; compare a sample.
 
     Raises:
-        StoreUnavailableError: the database cannot be asked.
+        StoreUnavailableError: the server cannot be asked.
     """
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+    if not isinstance(index, RemoteVectors):
+        return iter(index.ask(lambda opened: list(check_lexical(store, opened, name=index.name))))
 
     def list_held() -> list[int]:
         return index.ask(lambda collection: collection.keys())

@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.indexes.engines.servers import LOCAL_CHOICES, check_setting
 from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = [
     "load_embedder_config",
     "open_record",
     "save_metadata",
-    "save_vectors",
 ]
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -116,24 +114,6 @@ def save_metadata(
     config = json.dumps(embedder.config, ensure_ascii=False, sort_keys=True)
     if store.get("embedding_config") != config:  # the same vectors may come from another place now
         store.set("embedding_config", config)
-
-
-def save_vectors(store: KnowledgeStore, setting: str, *, on_disk: bool) -> None:
-    """Save where the vectors of a knowledge base are searched, where that is given.
-
-    Raises:
-        ConfigError: it is neither `auto`, `exact` nor `chroma`, nor the address of a vector database; or the
-            knowledge base is in memory, and the vectors would be in a database.
-    """
-    if not setting or store.get("vectors") == setting:
-        return
-    if setting not in LOCAL_CHOICES:
-        check_setting(setting)
-        if not on_disk:
-            raise ConfigError(
-                "A knowledge base in memory keeps its vectors there.", advice="Give it a name or a path."
-            )
-    store.set("vectors", setting)
 
 
 def load_embedder_config(store: KnowledgeStore) -> dict[str, str]:

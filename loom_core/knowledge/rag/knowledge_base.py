@@ -11,7 +11,8 @@ from anyio import to_thread
 from loom_core import plugin_registry
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError
-from loom_core.knowledge.indexes import DerivedLexicalIndex, GraphIndex
+from loom_core.knowledge.indexes import GraphIndex, LexicalIndexes
+from loom_core.knowledge.indexes.engines.servers import LEXICAL, VECTORS, save_setting
 from loom_core.knowledge.indexes.graph import neighbourhood
 from loom_core.knowledge.indexes.vectors import VectorIndexes
 from loom_core.knowledge.ingest.extraction import RuleExtractor
@@ -28,7 +29,6 @@ from loom_core.knowledge.rag.embedder_choice import (
     load_embedder_config,
     open_record,
     save_metadata,
-    save_vectors,
 )
 from loom_core.knowledge.rag.entity_aliases import EntityAliases
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
@@ -147,7 +147,8 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             provider = choose_embedder(store, embedder)
             known_as = name if folder is not None and path is None else ""
             save_metadata(store, provider, name=known_as, description=description, search_hints=search_hints)
-            save_vectors(store, config.vectors, on_disk=folder is not None)
+            save_setting(store, VECTORS, config.vectors, on_disk=folder is not None)
+            save_setting(store, LEXICAL, config.lexical, on_disk=folder is not None)
         except LoomError:
             store.close()
             raise
@@ -173,7 +174,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             server = OwnerServer(folder, settings=peers, digest=digest, answer=self._answer_peer)
             owner = OwnerClient(folder, settings=peers, digest=digest)
         self._owner = owner
-        self._words = DerivedLexicalIndex(store, folder)
+        self._words = LexicalIndexes(store, folder)
         self._graph = GraphIndex(store, folder)
         self._vectors = VectorIndexes(
             store,
@@ -433,33 +434,46 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         """Where its vectors are searched: a setting of `RAGConfig.vectors`. Blocks."""
         return self._vectors.choice
 
-    def move_vectors(self, setting: str) -> None:
-        """Search the vectors somewhere else from now on; the worker moves them. Blocks.
+    @property
+    def lexical(self) -> str:
+        """Where its words are searched: a setting of `RAGConfig.lexical`. Blocks."""
+        return self._words.choice
+
+    def move(self, *, vectors: str = "", lexical: str = "") -> None:
+        """Search vectors or words somewhere else from now on; the worker moves them. Blocks.
 
         Questions are answered from where they are until all are there.
 
         Args:
-            setting: see `RAGConfig.vectors`.
+            vectors: see `RAGConfig.vectors`; empty leaves them where they are.
+            lexical: see `RAGConfig.lexical`; empty leaves it where it is.
 
         Raises:
             ConfigError: there is no such place, or the knowledge base is in memory.
         """
-        save_vectors(self.store, setting, on_disk=self._folder is not None)
+        on_disk = self._folder is not None
+        save_setting(self.store, VECTORS, vectors, on_disk=on_disk)
+        save_setting(self.store, LEXICAL, lexical, on_disk=on_disk)
 
     def moving_progress(self) -> tuple[int, int]:
-        """Return how far vectors have been moved to a vector database, and the end of that. Blocks."""
-        return self._vectors.progress()
+        """Return how far vectors and words have been moved to servers, and the end of that. Blocks."""
+        vectors, words = self._vectors.progress(), self._words.progress()
+        return vectors[0] + words[0], vectors[1] + words[1]
 
-    def leave_vector_database(self) -> None:
-        """Delete its collection in a vector database, if there is one and it can be reached. Blocks.
+    def leave_servers(self) -> None:
+        """Delete its collections in servers, those that there are and that can be reached. Blocks.
 
         For the worker process, before the knowledge base itself is deleted.
         """
         self._vectors.leave_database()
+        self._words.leave_server()
 
     def index_lag(self) -> dict[str, int]:
         """Return how many changes of the store each index has still to apply. Blocks."""
-        return {index.name: index.lag() for index in (self._words, self._graph, *self._vectors.maintained)}
+        return {
+            index.name: index.lag()
+            for index in (*self._words.maintained, self._graph, *self._vectors.maintained)
+        }
 
     # -- as a source of passages -------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, EmbeddingError, StoreBusyError, StoreUnavailableError
 from loom_core.knowledge.maintenance.check import check_record
-from loom_core.knowledge.maintenance.index_checks import check_database, check_indexes
+from loom_core.knowledge.maintenance.index_checks import check_indexes, check_server, servers_of
 from loom_core.knowledge.maintenance.repair import repair as repair_record
 from loom_core.knowledge.rag.intake import DocumentIntake
 from loom_core.knowledge.rag.requests import RebuildRequest
@@ -96,6 +96,9 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         Args:
             indexes: the names of the indexes.
             progress: called from time to time.
+
+        Raises:
+            StoreUnavailableError: one is in a server that cannot be asked.
         """
         before = await to_thread.run_sync(self._mark_damaged, indexes)
         while True:
@@ -103,6 +106,10 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             state = self.store.changes.state
             if all(state(name).built or not before[name] for name in before):
                 return
+            if self.worker.problem:
+                raise StoreUnavailableError(
+                    self.worker.problem, advice="It is rebuilt once the server answers; nothing is lost."
+                )
             await anyio.sleep(_POLL_SECONDS)  # another process builds them
 
     async def rebuild_from_texts(
@@ -214,10 +221,11 @@ class KnowledgeBaseMaintenance(DocumentIntake):
                 await to_thread.run_sync(self.worker.release)
         state = self.store.changes.state
         owned = ", graph, chroma" if state("chroma").built else ", graph"
-        files: tuple[IndexName, ...] = ("vectors", "remote")
-        everywhere = ["words", *(name for name in files if state(name).built)]
+        remote: tuple[IndexName, ...] = ("vectors", "remote", "remote_words")
+        words = [] if state("remote_words").built else ["words"]
+        everywhere = [*words, *(name for name in remote if state(name).built)]
         report.checked.append(f"indexes: {', '.join(everywhere)}" + (owned if ours else ""))
-        report.findings += await to_thread.run_sync(self._check_database, self._folder, report.notes)
+        report.findings += await to_thread.run_sync(self._check_servers, self._folder, report.notes)
         if not ours:
             report.notes.append(f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}")
         return report
@@ -225,22 +233,17 @@ class KnowledgeBaseMaintenance(DocumentIntake):
     def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:
         return list(check_indexes(self.store, folder, owned=owned))
 
-    def _check_database(self, folder: Path, notes: list[str]) -> list[CheckFinding]:
-        """Check the collection in the vector database, if there is one; a note says if it cannot be asked."""
-        if not self.store.changes.state("remote").built:
-            return []
-        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
-
-        index = RemoteVectors.known(self.store, folder)
-        if index is None:
-            return []
-        try:
-            return list(check_database(self.store, index))
-        except StoreUnavailableError as error:
-            notes.append(f"not checked: the vectors. {error.message}")
-            return []
-        finally:
-            index.close()
+    def _check_servers(self, folder: Path, notes: list[str]) -> list[CheckFinding]:
+        """Check what is in servers; a note says which of them cannot be asked."""
+        findings: list[CheckFinding] = []
+        for index in servers_of(self.store, folder):
+            try:
+                findings += check_server(self.store, index)
+            except StoreUnavailableError as error:
+                notes.append(f"not checked: the {index.kind.setting}. {error.message}")
+            finally:
+                index.close()
+        return findings
 
     def _repair(self, report: CheckReport) -> None:
         repair_record(self.store, report.findings)
@@ -250,6 +253,8 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         names = set(indexes)
         if "vectors" in names:
             names |= {"chroma", "remote"}  # those of them that there are
+        if "words" in names:
+            names.add("remote_words")
         generations: dict[IndexName, int] = {name: changes.state(name).generation for name in names}
         for name, generation in generations.items():
             changes.mark_damaged(name, generation=generation)

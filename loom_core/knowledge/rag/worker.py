@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
-    from loom_core.knowledge.indexes import DerivedLexicalIndex, GraphIndex
+    from loom_core.knowledge.indexes import GraphIndex, LexicalIndexes
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.ingest.runner import IngestRunner
     from loom_core.knowledge.rag.owner.client import OwnerClient
@@ -70,7 +70,7 @@ class KnowledgeBaseWorker:
         store: KnowledgeStore,
         *,
         ingest: IngestRunner,
-        words: DerivedLexicalIndex,
+        words: LexicalIndexes,
         graph: GraphIndex,
         vectors: VectorIndexes,
         embedder: CurrentEmbedder | None,
@@ -112,7 +112,7 @@ class KnowledgeBaseWorker:
     @property
     def problem(self) -> str:
         """Why work or a part of it, such as making or storing vectors, has stopped for now; or empty."""
-        return self._problem or self._vectors.problem
+        return self._problem or self._words.problem or self._vectors.problem
 
     @property
     def stopped(self) -> str:
@@ -475,7 +475,7 @@ class KnowledgeBaseWorker:
             return True
         jobs = await to_thread.run_sync(self._store.jobs.next) is not None
         embeds = self._embedder and await to_thread.run_sync(self._store.vectors.pending, 1)
-        if not jobs and not embeds and not await to_thread.run_sync(self._vectors.database_lag):
+        if not jobs and not embeds and not await to_thread.run_sync(self._servers_lag):
             return False
         status = await self._owner.status() if self._owner is not None and woken else None
         if status is None:
@@ -490,5 +490,8 @@ class KnowledgeBaseWorker:
     def _is_text_left(self) -> bool:
         return self._is_behind() or (self._stopped is None and self._store.jobs.next() is not None)
 
+    def _servers_lag(self) -> int:
+        return max(self._words.server_lag(), self._vectors.database_lag())
+
     def _is_behind(self) -> bool:
-        return self._words.lag() > 0 or self._vectors.files_lag() > 0
+        return self._words.files_lag() > 0 or self._vectors.files_lag() > 0

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError
+from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError, StoreUnavailableError
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.retrieval.channels import Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.graph_expansion import graph_channel
 from loom_core.knowledge.retrieval.searcher import channel_items
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.interface import Channel, LexicalIndex
+    from loom_core.knowledge.interface import Channel, LexicalSearch
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.retrieval.searcher import SearchContext
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
@@ -123,10 +124,13 @@ class ChannelSearch:
         index = self._context.words.searcher()
         try:
             if index is None:
+                if reason := self._context.words.explain_absence():
+                    raise StoreUnavailableError(reason, advice="Ask again in a moment.")
                 return None
             if channel == "keyword":
                 return self._by_keywords(index, question, limit)
-            return index.search(question.tokens, limit, among=question.among) if question.tokens else []
+            [hits] = index.search([LexicalQuery(question.tokens, limit, among=question.among)])
+            return hits
         except IndexDamagedError as error:
             self._context.words.report_damage(error)
             return None
@@ -144,7 +148,7 @@ class ChannelSearch:
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
     def _by_keywords(
-        self, index: LexicalIndex, question: PreparedQuestion, limit: int
+        self, index: LexicalSearch, question: PreparedQuestion, limit: int
     ) -> list[tuple[int, float]]:
         """Rank passages by their share of the question's keywords; BM25 decides ties.
 
@@ -154,11 +158,13 @@ class ChannelSearch:
         tokens = analyse(" ".join(wanted))
         if not tokens:
             return []
-        pool = [key for key, _ in index.search(tokens, max(_KEYWORD_POOL, limit), among=question.among)]
+        [hits] = index.search([LexicalQuery(tokens, max(_KEYWORD_POOL, limit), among=question.among)])
+        pool = [key for key, _ in hits]
         held: dict[int, set[str]] = {key: set() for key in pool}
-        for keyword in wanted:
-            # The first token is the whole word, and parts of it follow.
-            for key, _ in index.search(analyse(keyword)[:1], len(pool), among=pool):
+        # The first token of a keyword is the whole word, and parts of it follow.
+        queries = [LexicalQuery(analyse(keyword)[:1], len(pool), among=pool) for keyword in wanted]
+        for keyword, hits in zip(wanted, index.search(queries), strict=True):
+            for key, _ in hits:
                 held[key].add(keyword)
         rows = self._context.store.documents.chunks(pool)
         shares: dict[int, float] = {}

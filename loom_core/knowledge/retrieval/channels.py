@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
 from loom_core.knowledge.text.analysis import analyse, lookup_tokens
 from loom_core.knowledge.text.languages import detect_language, language_group
 from loom_core.knowledge.text.query_identifiers import MatchGrade, comparable_text, extract_identifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
-    from loom_core.knowledge.interface import LexicalIndex
+    from loom_core.knowledge.interface import LexicalSearch
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
     from loom_core.knowledge.text.query_identifiers import QueryIdentifier
 
@@ -110,7 +112,7 @@ class Channels:
 
     def __init__(
         self,
-        words: LexicalIndex | None,
+        words: LexicalSearch | None,
         dense: DenseSearch | None,
         *,
         covered: frozenset[str] | None = None,
@@ -128,22 +130,33 @@ class Channels:
         """Return the BM25 of the best passages."""
         if self.words is None or not question.tokens:
             return {}
-        hits = self.words.search(question.tokens, limit, among=question.among)
+        [hits] = self.words.search([LexicalQuery(question.tokens, limit, among=question.among)])
         if question.among is None:
             self._highest[tuple(question.tokens)] = hits[0][1] if hits else 0.0
         return dict(hits)
 
-    def lexical_among(self, tokens: tuple[str, ...], keys: Collection[int]) -> dict[int, float]:
-        """Return the BM25 of given passages as a share of the highest score of any passage."""
-        if self.words is None or not tokens:
-            return {}
-        if tokens not in self._highest:
-            hits = self.words.search(tokens, 1)
-            self._highest[tokens] = hits[0][1] if hits else 0.0
-        high = self._highest[tokens]
-        if not high:
-            return {}
-        return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
+    def lexical_among(
+        self, asked: Mapping[tuple[str, ...], Collection[int]]
+    ) -> dict[tuple[str, ...], dict[int, float]]:
+        """Return the BM25 of given passages for each of some questions, as a share of the highest score.
+
+        Args:
+            asked: the passages for the tokens of each question.
+        """
+        found: dict[tuple[str, ...], dict[int, float]] = {tokens: {} for tokens in asked}
+        if self.words is None:
+            return found
+        questions = {tokens: keys for tokens, keys in asked.items() if tokens and keys}
+        unknown = [tokens for tokens in questions if tokens not in self._highest]
+        queries = [LexicalQuery(tokens, len(keys), among=keys) for tokens, keys in questions.items()]
+        answers = iter(self.words.search([*queries, *(LexicalQuery(tokens, 1) for tokens in unknown)]))
+        hits = {tokens: next(answers) for tokens in questions}
+        for tokens, best in zip(unknown, answers, strict=True):
+            self._highest[tokens] = best[0][1] if best else 0.0
+        for tokens, some in hits.items():
+            if high := self._highest[tokens]:
+                found[tokens] = {key: score / high for key, score in some}
+        return found
 
     def score_identifiers(self, question: PreparedQuestion, lexical: dict[int, float]) -> dict[int, float]:
         """Score passages by the question's identifiers that they hold, and how exactly: 1 for each exact one.
@@ -156,50 +169,71 @@ class Channels:
             lexical: BM25 of the best passages, best first.
         """
         held: dict[int, float] = {}
-        for identifier in question.identifiers:
-            holders, worth = self._holders(identifier, question.among), 1.0
+        identifiers = question.identifiers
+        found = self._holders(identifiers, question.among, (_likely_look_ups, _other_look_ups))
+        parts = [
+            identifier.parts if holders == {} else ()
+            for identifier, holders in zip(identifiers, found, strict=True)
+        ]
+        every_part = [part for some in parts for part in some]
+        in_part = iter(self._holders(every_part, question.among, (_all_look_ups,)))
+        for identifier, holders, some in zip(identifiers, found, parts, strict=True):
+            held_parts = [next(in_part) or {} for _ in some]
             if holders is None or not (identifier.is_distinctive or list(holders) == list(lexical)[:1]):
                 continue
-            if not holders:
-                worth = _OF_PART
-                holders = {
-                    key: grade
-                    for part in identifier.parts
-                    for key, grade in (self._holders(part, question.among) or {}).items()
-                }
-            for key, grade in holders.items():
+            worth = _OF_PART if some else 1.0
+            for key, grade in chain(
+                holders.items(), {key: grade for part in held_parts for key, grade in part.items()}.items()
+            ):
                 held[key] = held.get(key, 0.0) + worth * grade
         return held
 
-    def _holders(self, identifier: QueryIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
-        """Return the passages that hold an identifier, with how exactly; None if it is not rare."""
+    def _holders(
+        self,
+        identifiers: Sequence[QueryIdentifier],
+        among: ChunkKeys | None,
+        steps: Sequence[Callable[[QueryIdentifier], Iterable[LexicalQuery]]],
+    ) -> list[dict[int, float] | None]:
+        """Return the passages that hold each identifier, with how exactly; None for one that is not rare.
+
+        Each step is one request, for those that the steps before have not found: a server may be far away.
+        """
+        found: list[dict[int, float] | None] = [{} for _ in identifiers]
         if self.words is None or self._read is None:
-            return {}
-        most = max(_RARE_CODE, _RARE_CODE_SHARE * self.words.count()) if identifier.is_code else _RARE_NAME
-        for keys in self._candidates(identifier, self.words):
+            return found
+        for look_ups in steps:
+            queries = {
+                place: [*look_ups(identifiers[place])] for place, holders in enumerate(found) if holders == {}
+            }
+            asked_for = list(chain.from_iterable(queries.values()))
+            answers = iter(self.words.search(asked_for) if asked_for else ())
+            for place, asked in queries.items():
+                candidates = [[key for key, _ in next(answers)] for _ in asked]
+                found[place] = self._held_by(identifiers[place], candidates, among, self._read)
+        return found
+
+    def _held_by(
+        self,
+        identifier: QueryIdentifier,
+        candidates: Iterable[Sequence[int]],
+        among: ChunkKeys | None,
+        read: Callable[[Sequence[int]], Mapping[int, str]],
+    ) -> dict[int, float] | None:
+        """Return which of the candidates hold an identifier: of the first batch in which any does."""
+        count = self.words.count() if self.words is not None else 0
+        most = max(_RARE_CODE, _RARE_CODE_SHARE * count) if identifier.is_code else _RARE_NAME
+        for keys in candidates:
             chosen = [key for key in keys if among is None or key in among]
             if len(chosen) > _READ:
                 return None
             holders = {
                 key: grade / MatchGrade.WHOLE
-                for key, text in self._read(chosen).items()
+                for key, text in read(chosen).items()
                 if (grade := identifier.grade_in(comparable_text(text)))
             }
             if holders:
                 return holders if len(holders) <= most else None
         return {}
-
-    def _candidates(self, identifier: QueryIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
-        """Yield batches of passages that may hold an identifier, the likeliest first."""
-        pieces = lookup_tokens(identifier.form)
-        if not pieces:
-            return
-        yield words.containing([*analyse(identifier.form), *pieces])
-        for others in identifier.other_pieces():
-            yield words.containing([token for piece in others for token in lookup_tokens(piece)])
-        yield [key for key, _ in words.search(pieces, _INSIDE)]
-        if identifier.prefix:
-            yield words.beginning_with(identifier.prefix, _INSIDE)
 
     def semantic(self, question: PreparedQuestion, *, limit: int) -> list[Neighbours]:
         """Return the cosine of the best passages of each language that the embedder covers."""
@@ -228,10 +262,32 @@ class Channels:
         if self.words is None or not tokens or not keys:
             return 0.0
         held = dict.fromkeys(keys, 0)
-        for token in tokens:
-            for key, _ in self.words.search([token], len(held), among=keys):
+        for hits in self.words.search([LexicalQuery([token], len(held), among=keys) for token in tokens]):
+            for key, _ in hits:
                 held[key] += 1
         return max(held.values()) / len(tokens)
+
+
+def _likely_look_ups(identifier: QueryIdentifier) -> Iterator[LexicalQuery]:
+    if pieces := lookup_tokens(identifier.form):
+        yield LexicalQuery([*analyse(identifier.form), *pieces], match="all")
+
+
+def _other_look_ups(identifier: QueryIdentifier) -> Iterator[LexicalQuery]:
+    """Yield look-ups of what may hold an identifier that is written otherwise, or is part of a word."""
+    pieces = lookup_tokens(identifier.form)
+    if not pieces:
+        return
+    for others in identifier.other_pieces():
+        yield LexicalQuery([token for piece in others for token in lookup_tokens(piece)], match="all")
+    yield LexicalQuery(pieces, _INSIDE)
+    if identifier.prefix:
+        yield LexicalQuery([identifier.prefix], _INSIDE, match="prefix")
+
+
+def _all_look_ups(identifier: QueryIdentifier) -> Iterator[LexicalQuery]:
+    yield from _likely_look_ups(identifier)
+    yield from _other_look_ups(identifier)
 
 
 @dataclass(slots=True)

@@ -90,6 +90,11 @@ class RAGConfig(BaseModel):
         "index here, auto does the latter from a million vectors on; a vector database is engine+url, as in "
         "qdrant+http://localhost:6333. It is kept in the knowledge base; empty leaves it as it is.",
     )
+    lexical: str = Field(
+        default="",
+        description="Where words are searched: tantivy here; or a search engine as engine+url, as in "
+        "elasticsearch+http://localhost:9200. It is kept in the knowledge base; empty leaves it as it is.",
+    )
     near_duplicates: NearDuplicates = Field(
         default="drop", description="Whether near-duplicate passages are dropped."
     )
@@ -127,6 +132,11 @@ class SearchOptions:
         InvalidInputError: a value is out of range.
     """
 
+    lexical: str = Field(
+        default="",
+        description="Where words are searched: tantivy here; or a search engine as engine+url, as in "
+        "elasticsearch+http://localhost:9200. It is kept in the knowledge base; empty leaves it as it is.",
+    )
     near_duplicates: NearDuplicates | None = None
     diversity: float | None = None
     expand_to: ExpandTo | None = None

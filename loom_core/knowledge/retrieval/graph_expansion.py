@@ -308,11 +308,9 @@ def _residual_words(
     for seed in targets:
         answered = {token for name in subjects.get(seed, ()) for token in analyse(name)}
         alike[tuple(token for token in question.tokens if token not in answered)].append(seed)
-    values: dict[int, dict[int, float]] = {}
-    for tokens, seeds in alike.items():
-        chunks = {chunk for seed in seeds for chunk in targets[seed]}
-        values |= dict.fromkeys(seeds, channels.lexical_among(tokens, chunks))
-    return values
+    asked = {tokens: {chunk for seed in seeds for chunk in targets[seed]} for tokens, seeds in alike.items()}
+    found = channels.lexical_among(asked)
+    return {seed: found[tokens] for tokens, seeds in alike.items() for seed in seeds}
 
 
 Edges = list[tuple[int, float]]

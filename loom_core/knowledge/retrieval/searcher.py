@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.indexes import LexicalIndexes
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.interface import Channel, Reranker
     from loom_core.knowledge.overview.topics import TopicIndex, TopicMap
@@ -147,7 +147,7 @@ class SearchContext:
     """
 
     store: KnowledgeStore
-    words: DerivedLexicalIndex
+    words: LexicalIndexes
     vectors: VectorIndexes
     topics: TopicIndex
     reader: QuestionPreparer
@@ -359,11 +359,20 @@ class Searcher:
         return Channels(None, None, covered=covered, read=self._context.store.documents.texts_with_headings)
 
     def _ask_words(self, asked: _PendingSearch, hits: ChannelHits) -> None:
-        asked.channels.words = self._context.words.searcher()
         try:
+            self._open_words(asked)
             hits.ask_words(asked.question, asked.channels, self._config.first_stage)
         except IndexDamagedError as error:
             asked.damage = error
+        except StoreUnavailableError as error:
+            asked.leave_out_words(error.message)
+
+    def _open_words(self, asked: _PendingSearch) -> None:
+        """Set the lexical index, if there is one that can be asked."""
+        if not asked.lacks_words:
+            asked.channels.words = self._context.words.searcher()
+            if asked.channels.words is None and (reason := self._context.words.explain_absence()):
+                asked.leave_out_words(reason)
 
     async def _ask_vectors(self, asked: _PendingSearch, hits: ChannelHits) -> None:
         await self._embed(asked)
@@ -424,9 +433,10 @@ class Searcher:
         try:
             if asked.hits is None:
                 self._open_vectors(asked)
-                channels.words = self._context.words.searcher()
+                self._open_words(asked)
             if asked.lacks_vectors and strategy == "vector_first":
                 strategy = "bm25"
+            asked.check_answerable(strategy)
             if asked.damage is not None:
                 raise asked.damage
             retrieval = retrieve(
@@ -439,12 +449,17 @@ class Searcher:
                 hits=asked.hits,
             )
         except StoreUnavailableError as error:
-            asked.leave_out_vectors(error.message)
+            if asked.lacks_all:
+                raise
+            if self._context.words.problem and not asked.lacks_words:
+                asked.leave_out_words(error.message)
+            else:
+                asked.leave_out_vectors(error.message)
             return self._retrieve(asked, limit, strategy)
         except IndexDamagedError as error:
             self._context.words.report_damage(error)
             return None, "words"
-        if channels.words is None:
+        if channels.words is None and not asked.lacks_words:
             return retrieval, "words"
         return retrieval, "vectors" if asked.question.vector is not None and channels.dense is None else ""
 
@@ -457,26 +472,52 @@ class _PendingSearch:
         question: with its vector, once it is embedded.
         channels: the channels to search.
         hits: their hits, if they are searched first; else None.
-        notes: why the question was not embedded; empty if it was.
+        notes: why the question was not embedded, or what is left out; empty if all is searched.
+        away: why servers cannot be asked.
         embed_ms: how long embedding took.
         damage: the damage of the lexical index.
         lacks_vectors: whether the question is answered without vectors, as their database cannot be asked.
+        lacks_words: whether it is answered without words, as their search engine cannot be asked.
     """
 
     question: PreparedQuestion
     channels: Channels
     hits: ChannelHits | None = None
     notes: list[str] = field(default_factory=list[str])
+    away: list[str] = field(default_factory=list[str])
     embed_ms: float = 0.0
     damage: IndexDamagedError | None = None
     lacks_vectors: bool = False
+    lacks_words: bool = False
+
+    @property
+    def lacks_all(self) -> bool:
+        """Whether there is nothing left to search in."""
+        return self.lacks_words and self.question.vector is None
+
+    def check_answerable(self, strategy: Strategy) -> None:
+        """Check that there is something left to search in.
+
+        Raises:
+            StoreUnavailableError: what the strategy needs is in servers that cannot be asked now.
+        """
+        if self.lacks_all or (self.lacks_words and strategy == "bm25"):
+            raise StoreUnavailableError(" ".join(self.away), advice="Ask again once it answers.")
 
     def leave_out_vectors(self, reason: str) -> None:
         """Continue without vectors, and say so: they are in a database that cannot be asked now."""
         self.question = replace(self.question, vector=None)
         self.channels.dense = None
         self.lacks_vectors = True
+        self.away.append(reason)
         self.notes.append(f"{reason.removesuffix('.')}: words and graph only")
+
+    def leave_out_words(self, reason: str) -> None:
+        """Continue without words, and say so: they are in a search engine that cannot be asked now."""
+        self.channels.words = None
+        self.lacks_words = True
+        self.away.append(reason)
+        self.notes.append(f"{reason.removesuffix('.')}: vectors and graph only")
 
 
 async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:

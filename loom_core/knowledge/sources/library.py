@@ -35,6 +35,7 @@ class Library:
         home: Loom's home.
         embedder: which embedder new knowledge bases use; see `create_embedder`.
         vectors: where new knowledge bases search their vectors; see `RAGConfig.vectors`.
+        lexical: where new knowledge bases search words; see `RAGConfig.lexical`.
         llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
@@ -51,6 +52,7 @@ class Library:
         *,
         embedder: str = "auto",
         vectors: str = "",
+        lexical: str = "",
         llm: str | Mapping[str, Any] = "",
         only: Sequence[str] = (),
         may_use: Callable[[str], bool] = lambda _name: True,
@@ -60,6 +62,7 @@ class Library:
         self.catalogue = Catalogue(home)
         self._choice = embedder
         self._vectors = vectors
+        self._lexical = lexical
         self._llm_choice = llm
         self._llm: LLMProvider | None = None
         self._embedders: dict[str, EmbeddingProvider] = {}
@@ -132,7 +135,7 @@ class Library:
         del self._open[name]
         if (work := self._work.pop(name, None)) is not None:
             await work.end()
-        await to_thread.run_sync(knowledge_base.leave_vector_database)
+        await to_thread.run_sync(knowledge_base.leave_servers)
         await to_thread.run_sync(knowledge_base.close)
         await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
 
@@ -200,7 +203,7 @@ class Library:
         knowledge_base = GraphRAGKnowledgeBase.from_config(
             embedding_provider=embedder,
             llm_provider=self.language_model(),
-            config=RAGConfig(vectors=self._vectors if new else ""),
+            config=RAGConfig(vectors=self._vectors, lexical=self._lexical) if new else None,
             name=name,
             path=folder,
             peers=PeerSettings(program=self._program),

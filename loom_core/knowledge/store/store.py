@@ -32,12 +32,14 @@ MetaName = Literal[
     "vectors",
     "collection",
     "vector_languages",
+    "lexical",
+    "words_collection",
 ]
 """Metadata of the knowledge base in the store.
 
 `llm` is the language model that extracted last, if any; `vectors` the setting of where vectors are searched,
 `collection` the name of the collection in a vector database and the folder that it belongs to, and
-`vector_languages` the language groups in it.
+`vector_languages` the language groups in it; `lexical` and `words_collection` are the same for words.
 """
 
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["SERVER", "run"]
 
 _VECTORS = "LOOM_KB_VECTORS"
+_LEXICAL = "LOOM_KB_LEXICAL"
 _SECRET = "LOOM_VECTORS_SECRET"
+_LEXICAL_SECRET = "LOOM_LEXICAL_SECRET"
 _MOST_ENTITIES = 20_000  # a browser can still draw them
 _MOST_TOPICS = 100  # and sentences of each
 
@@ -73,6 +75,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
             allow_net=tuple(getattr(args, "allow_net", ())),
             embedder=args.embedder,
             vectors=(args.vectors or os.environ.get(_VECTORS, "")).strip(),
+            lexical=(args.lexical or os.environ.get(_LEXICAL, "")).strip(),
             llm=model_setting(args.llm),
             profile=getattr(args, "profile", "full"),
             version=version(PROGRAM),
@@ -84,6 +87,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
     def options(self, settings: Settings) -> list[str]:
         options = ["--embedder", settings.embedder] if settings.embedder != "auto" else []
         options += ["--vectors", settings.vectors] if settings.vectors else []
+        options += ["--lexical", settings.lexical] if settings.lexical else []
         options += ["--llm", settings.llm] if settings.llm else []
         for name in settings.sources:
             options += ["--kb", name]
@@ -95,6 +99,8 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
         keys = [*_of_language_model(settings.llm), *_of_embedder(settings.embedder)]
         if "://" in settings.vectors:
             keys.append(_SECRET)
+        if "://" in settings.lexical:
+            keys.append(_LEXICAL_SECRET)
         return list(dict.fromkeys(keys))
 
     def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
@@ -180,6 +186,14 @@ def _options(command: argparse.ArgumentParser) -> None:
         help="where new knowledge bases search their vectors: auto, exact, chroma, or a vector database as"
         " engine+URL, such as qdrant+http://localhost:6333 or pgvector+postgresql://localhost/loom; its"
         f" password or API key in ${_SECRET} (default ${_VECTORS}, else auto)",
+    )
+    command.add_argument(
+        "--lexical",
+        default="",
+        metavar="WHERE",
+        help="where new knowledge bases search words: tantivy, or a search engine as engine+URL, such as"
+        " elasticsearch+http://localhost:9200 or opensearch+https://search.example; its password or API key"
+        f" in ${_LEXICAL_SECRET} (default ${_LEXICAL}, else tantivy)",
     )
     command.add_argument(
         "--llm",
@@ -367,7 +381,7 @@ def _maintenance(commands: ServerCommands) -> None:
 
     rebuild = commands.add(
         "rebuild",
-        "rebuild indexes, or with --embedder all vectors by another model, or with --vectors elsewhere",
+        "rebuild indexes, or with --embedder all vectors by another model, or move --vectors or --lexical",
     )
     _one_kb(rebuild)
     rebuild.add_argument(

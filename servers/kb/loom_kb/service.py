@@ -66,6 +66,7 @@ class KnowledgeService:
             settings.home,
             embedder=settings.embedder,
             vectors=settings.vectors,
+            lexical=settings.lexical,
             llm=configuration(settings.llm),
             only=settings.sources,
             may_use=_may_use,

@@ -26,6 +26,7 @@ class Settings:
         allow_net: private hosts and networks that it may request besides the public internet.
         embedder: which embedder new knowledge bases use.
         vectors: where new knowledge bases search their vectors, see `RAGConfig.vectors`; empty if not set.
+        lexical: where new knowledge bases search words, see `RAGConfig.lexical`; empty if not set.
         llm: which language model finds entities in addition to the rules, see
             `language_model.configuration`; empty if not set, `none` for rules alone.
         profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT requires them.
@@ -39,6 +40,7 @@ class Settings:
     allow_net: tuple[str, ...] = ()
     embedder: str = "auto"
     vectors: str = ""
+    lexical: str = ""
     llm: str = ""
     profile: Literal["full", "chatgpt"] = "full"
     version: str = field(default="")

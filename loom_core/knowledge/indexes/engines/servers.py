@@ -1,11 +1,12 @@
-"""Vector databases by URL: the setting `engine+url`, and what their adapters share."""
+"""Vectors and words in servers by URL: the setting `engine+url`, and what their adapters share."""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -16,34 +17,82 @@ from loom_core.keys import find_key, register_secret
 from loom_core.knowledge.interface import PassageVectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from loom_core.knowledge.interface import VectorIndex
+    from loom_core.knowledge.interface import LexicalServerIndex, VectorIndex
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.plugin_registry import PluginKind
 
 __all__ = [
-    "LOCAL_CHOICES",
-    "SECRET_VARIABLE",
+    "LEXICAL",
+    "VECTORS",
+    "StoreKind",
     "check_setting",
     "find_secret",
     "import_client",
+    "open_lexical_index",
     "open_vector_index",
+    "save_setting",
     "split_batches",
     "split_setting",
     "unavailable",
 ]
 
-SECRET_VARIABLE = "LOOM_VECTORS_SECRET"
-"""Environment variable, or entry of the keyring, with the password or API key of the vector database."""
 
-LOCAL_CHOICES = ("auto", "exact", "chroma")
-"""How vectors are searched on this machine: by their number, every one compared, or by Chroma's index."""
+@dataclass(frozen=True, slots=True)
+class StoreKind:
+    """A part of a knowledge base that may be in a server of the team's own.
 
-_EXAMPLES = {
-    "chroma": "http://localhost:8000",
-    "milvus": "http://localhost:19530",
-    "pgvector": "postgresql://localhost:5432/loom",
-    "qdrant": "http://localhost:6333",
-}
+    Attributes:
+        plugin: kind of the plugins that connect to such servers.
+        setting: name of its setting: in the store, in `RAGConfig`, as an option.
+        local: its choices on this machine; the first one is the default.
+        secret: environment variable, or entry of the keyring, with the server's password or API key.
+        held: where something is, in words: `its vectors are searched`.
+        server: what such a server is called.
+        examples: the URL of each engine of Loom's own.
+    """
+
+    plugin: PluginKind
+    setting: Literal["vectors", "lexical"]
+    local: tuple[str, ...]
+    secret: str
+    held: str
+    server: str
+    examples: Mapping[str, str]
+
+    def choice(self, store: KnowledgeStore) -> str:
+        """Return the setting of a knowledge base. Blocks."""
+        return store.get(self.setting) or self.local[0]
+
+
+VECTORS = StoreKind(
+    plugin="vector_index",
+    setting="vectors",
+    local=("auto", "exact", "chroma"),
+    secret="LOOM_VECTORS_SECRET",
+    held="vectors are searched",
+    server="vector database",
+    examples={
+        "chroma": "http://localhost:8000",
+        "milvus": "http://localhost:19530",
+        "pgvector": "postgresql://localhost:5432/loom",
+        "qdrant": "http://localhost:6333",
+    },
+)
+"""Vectors: as their number asks for, all compared, by Chroma on this machine, or by a vector database."""
+
+LEXICAL = StoreKind(
+    plugin="lexical_index",
+    setting="lexical",
+    local=("tantivy",),
+    secret="LOOM_LEXICAL_SECRET",
+    held="words are searched",
+    server="search engine",
+    examples={"elasticsearch": "http://localhost:9200", "opensearch": "http://localhost:9200"},
+)
+"""Words: by tantivy on this machine, or by a search engine."""
+
 _SETTING = re.compile(r"([a-z][a-z0-9_-]*)\+([a-z][a-z0-9+.-]*://.+)", re.IGNORECASE | re.DOTALL)
 
 
@@ -53,7 +102,7 @@ def split_setting(setting: str) -> tuple[str, str] | None:
     return None if match is None else (match[1].lower(), match[2])
 
 
-def check_setting(setting: str) -> tuple[str, str]:
+def check_setting(setting: str, kind: StoreKind) -> tuple[str, str]:
     """Return engine and URL of a setting `engine+url` that may be stored and shown.
 
     Raises:
@@ -62,32 +111,50 @@ def check_setting(setting: str) -> tuple[str, str]:
     parts = split_setting(setting)
     if parts is None:
         named = setting.partition("+")[0].partition(":")[0]
-        engine = named if named in _EXAMPLES else "qdrant"
+        engine = named if named in kind.examples else list(kind.examples)[-1]
         raise ConfigError(
-            f"{setting[:60]!r} does not say where vectors are searched.",
-            advice=f"Write {', '.join(LOCAL_CHOICES)}; or a vector database as its engine, a plus sign and "
-            f"its URL, such as {engine}+{_EXAMPLES[engine]}.",
+            f"{setting[:60]!r} does not say where {kind.held}.",
+            advice=f"Write {', '.join(kind.local)}; or a {kind.server} as its engine, a plus sign and "
+            f"its URL, such as {engine}+{kind.examples[engine]}.",
         )
     engine, url = parts
-    known = plugin_registry.list_registered("vector_index")
+    known = plugin_registry.list_registered(kind.plugin)
     if engine not in known:
         raise ConfigError(
-            f"There is no vector database {engine!r}.", advice=f"Choose one of: {', '.join(known)}."
+            f"There is no {kind.server} {engine!r}.", advice=f"Choose one of: {', '.join(known)}."
         )
     if urlsplit(url).password is not None:
         raise ConfigError(
-            "The address of a vector database must not hold a password, as it is stored and shown.",
-            advice=f"Put the password into the environment variable {SECRET_VARIABLE}, or into the keyring: "
-            f"keyring set loom {SECRET_VARIABLE}.",
+            f"The address of a {kind.server} must not hold a password, as it is stored and shown.",
+            advice=f"Put the password into the environment variable {kind.secret}, or into the keyring: "
+            f"keyring set loom {kind.secret}.",
         )
     return engine, url
 
 
-def find_secret() -> SecretStr | None:
-    """Find the password or API key of the vector database; None if there is none. May read the keyring."""
-    given = os.environ.get(SECRET_VARIABLE, "")
+def save_setting(store: KnowledgeStore, kind: StoreKind, setting: str, *, on_disk: bool) -> None:
+    """Save where a part of a knowledge base is, where that is given.
+
+    Raises:
+        ConfigError: it is neither a choice on this machine nor the address of a server; or the knowledge base
+            is in memory, and this part of it would be in a server.
+    """
+    if not setting or store.get(kind.setting) == setting:
+        return
+    if setting not in kind.local:
+        check_setting(setting, kind)
+        if not on_disk:
+            raise ConfigError(
+                f"A knowledge base in memory has no {kind.server}.", advice="Give it a name or a path."
+            )
+    store.set(kind.setting, setting)
+
+
+def find_secret(kind: StoreKind) -> SecretStr | None:
+    """Find the password or API key of a server; None if there is none. May read the keyring."""
+    given = os.environ.get(kind.secret, "")
     # Passwords may hold blanks and any letters; engines that send the secret in a header check that.
-    return register_secret(SecretStr(given)) if given else find_key(SECRET_VARIABLE)
+    return register_secret(SecretStr(given)) if given else find_key(kind.secret)
 
 
 def open_vector_index(
@@ -98,10 +165,20 @@ def open_vector_index(
     Raises:
         ConfigError: there is no such engine, its client is not installed, or the URL is none of its own.
     """
-    engine, url = check_setting(setting)
+    engine, url = check_setting(setting, VECTORS)
     return plugin_registry.create(
         "vector_index", engine, url, secret=secret, collection=collection, dimension=dimension
     )
+
+
+def open_lexical_index(setting: str, *, secret: SecretStr | None, collection: str) -> LexicalServerIndex:
+    """Open the lexical index that a setting `engine+url` names; it connects at first use.
+
+    Raises:
+        ConfigError: there is no such engine, its client is not installed, or the URL is none of its own.
+    """
+    engine, url = check_setting(setting, LEXICAL)
+    return plugin_registry.create("lexical_index", engine, url, secret=secret, collection=collection)
 
 
 def import_client(module: str, *, engine: str, extra: str) -> Any:  # noqa: ANN401 - modules of optional packages
@@ -114,7 +191,7 @@ def import_client(module: str, *, engine: str, extra: str) -> Any:  # noqa: ANN4
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"Vectors in {engine} need the package {module.partition('.')[0]}, which is not installed.",
+            f"{engine} needs the package {module.partition('.')[0]}, which is not installed.",
             advice=f"Install it: uv pip install 'loom-mcp-core[{extra}]', or pip install 'loom-kb[{extra}]'.",
         ) from error
 

@@ -17,6 +17,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.indexes.engines.token_text import is_searchable
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.retrieval.fusion import min_max
 from loom_core.knowledge.retrieval.retrievers.passages import with_scores
 from loom_core.knowledge.text.analysis import analyse
@@ -164,7 +165,7 @@ class PassageLexicalIndex:
 
     def search(self, query: str, limit: int) -> list[KnowledgeItem]:
         """Return the passages that share words with a question, best first, by raw BM25. Blocks."""
-        hits = self._index.search(analyse(query), limit)
+        [hits] = self._index.search([LexicalQuery(analyse(query), limit)])
         return [with_scores(self.items[key - 1], score, {"bm25": score}) for key, score in hits]
 
 

@@ -74,7 +74,9 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     }
     # For `rebuild`, --embedder is the embedder to change to, not the current one.
     rebuilds = args.command == "rebuild"
-    service = KnowledgeService(replace(settings, embedder="auto", vectors="") if rebuilds else settings)
+    service = KnowledgeService(
+        replace(settings, embedder="auto", vectors="", lexical="") if rebuilds else settings
+    )
 
     async def run() -> int:
         try:
@@ -271,6 +273,7 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
             "languages": knowledge_base.documents.languages(),
             "vectors": knowledge_base.coverage()[0],
             "vectors_in": knowledge_base.vectors,
+            "words_in": knowledge_base.lexical,
             "embedder": knowledge_base.embedder_id,
             **next_embedder(knowledge_base),
             "extraction": extraction_of(knowledge_base.extraction_model),

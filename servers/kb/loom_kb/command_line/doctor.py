@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, IndexDamagedError, LoomError, StoreUnavailableError
 from loom_core.installation import how_to_install
-from loom_core.knowledge.indexes.engines.servers import LOCAL_CHOICES
+from loom_core.knowledge.indexes.engines.servers import LEXICAL, VECTORS
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, loom_version
 from loom_core.knowledge.store import KnowledgeStore
@@ -41,6 +41,8 @@ from loom_kb.service import KnowledgeService
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.sources.catalogue import CatalogueEntry
     from loom_kb.settings import Settings
 
@@ -59,8 +61,8 @@ _REMEDIES: dict[ProblemKind, str] = {
     "damaged": "Repair what can be repaired: loom-kb check --repair {kb}",
     "index-gone": _REBUILT,
     "index-damaged": _REBUILT,
-    "database-away": "Start the server, or check its address and LOOM_VECTORS_SECRET. Meanwhile questions "
-    "are answered by words and graph; nothing is lost.",
+    "database-away": "Start the server, or check its address and LOOM_VECTORS_SECRET, of words "
+    "LOOM_LEXICAL_SECRET. Meanwhile questions are answered without its {index}; nothing is lost.",
     "work-stopped": "Do what it says; the process retries by itself, and its log has details.",
     "owner-version": "End that process, or install the same version for both: uv tool upgrade loom-kb",
     "owner-silent": "End that process; another takes over, and acknowledged jobs are not lost.",
@@ -74,7 +76,7 @@ ProblemKind = Literal[
     "damaged",  # the store cannot be read
     "index-gone",
     "index-damaged",
-    "database-away",  # the vector database cannot be asked
+    "database-away",  # the server with its vectors or words cannot be asked
     "work-stopped",  # its worker process reports that it cannot work
     "owner-version",  # that process runs another version of Loom, and cannot be asked
     "owner-silent",  # that process does not answer
@@ -158,6 +160,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
         "passages": health.chunks,
         "vectors": health.vectors,
         "vectors_in": health.vectors_in,
+        "words_in": health.words_in,
         "embedder": health.embedder or None,
         **{f"index_{name}": state for name, state in states.items()},
         "unfinished_jobs": health.unfinished_jobs,
@@ -169,8 +172,8 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
 
 
 def _finding(found: HealthProblem, name: str) -> Finding:
-    # For users, that of Chroma and that in a database are the index of vectors.
-    index = "vectors" if found.index in {"chroma", "remote"} else found.index
+    # For users, those of Chroma and in servers are the index of vectors or of words.
+    index = {"chroma": "vectors", "remote": "vectors", "remote_words": "words"}.get(found.index, found.index)
     remedy = _REMEDIES[found.kind].format(kb=f"--kb {shlex.quote(name)}", index=index)
     return problem(found.kind, found.message, remedy)
 
@@ -254,6 +257,7 @@ class KnowledgeBaseHealth:
         chunks: number of chunks.
         vectors: number of chunks with a vector; None where counting would take long.
         vectors_in: where they are searched, see `RAGConfig.vectors`.
+        words_in: where words are searched, see `RAGConfig.lexical`.
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: configuration that recreates that model, or empty.
         indexes: by name.
@@ -271,6 +275,7 @@ class KnowledgeBaseHealth:
     embedder: str
     embedding_config: dict[str, str] = field(default_factory=dict[str, str])
     vectors_in: str = "auto"
+    words_in: str = "tantivy"
     indexes: dict[str, IndexHealth] = field(default_factory=dict[str, IndexHealth])
     unfinished_jobs: int = 0
     holder: Holder | None = None
@@ -327,13 +332,13 @@ def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
     except (sqlite3.Error, ValueError) as error:
         unread = HealthProblem("damaged", f"Its store cannot be read ({error}).")
         return replace(health, problems=(unread,))
-    return replace(health, problems=(*_of_indexes(health, dimension), *_of_database(health)))
+    return replace(health, problems=(*_of_indexes(health, dimension), *_of_servers(health)))
 
 
 def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthProblem]:
     there: dict[str, int] = {}
     for name, index in health.indexes.items():
-        if name == "remote":
+        if name in {"remote", "remote_words"}:
             continue
         if index.built and any(health.folder.glob(f"{name}-{index.generation}*")):
             there[name] = index.generation
@@ -347,28 +352,39 @@ def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthP
                 yield HealthProblem("index-damaged", message, name)
 
 
-def _of_database(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
-    """Ask the vector database, if there is one, whether it has all vectors."""
-    if health.vectors_in in LOCAL_CHOICES or health.format != len(SCHEMA):
+def _of_servers(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
+    """Ask the servers that hold vectors or words, if there are any, whether they have all."""
+    if health.format != len(SCHEMA):
         return
+    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
     with closing(KnowledgeStore(health.folder / "record.db", read_only=True)) as store:
-        index = RemoteVectors(store, health.folder, health.vectors_in)
-        state = health.indexes.get("remote")
-        try:
-            stored = index.ask(lambda opened: opened.count())
-        except LoomError as error:
-            if isinstance(error, StoreUnavailableError | ConfigError):
-                yield HealthProblem("database-away", error.message)
-            elif state is not None and state.built:
-                yield HealthProblem("index-damaged", error.message, "remote")
-        else:
-            if state is not None and state.built and not state.lag and stored != health.vectors:
-                message = f"{health.vectors_in} has {stored:,} vectors, not {health.vectors:,}."
-                yield HealthProblem("index-damaged", message, "remote")
-        finally:
-            index.close()
+        if health.vectors_in not in VECTORS.local:
+            vectors = RemoteVectors(store, health.folder, health.vectors_in)
+            yield from _of_server(vectors, health, "vectors", health.vectors or 0)
+        if health.words_in not in LEXICAL.local:
+            words = RemoteLexicalIndex(store, health.folder, health.words_in)
+            yield from _of_server(words, health, "passages", health.chunks)
+
+
+def _of_server(
+    index: RemoteVectors | RemoteLexicalIndex, health: KnowledgeBaseHealth, what: str, expected: int
+) -> Iterator[HealthProblem]:
+    state = health.indexes.get(index.name)
+    try:
+        stored = index.ask(lambda opened: opened.count())
+    except LoomError as error:
+        if isinstance(error, StoreUnavailableError | ConfigError):
+            yield HealthProblem("database-away", error.message, index.name)
+        elif state is not None and state.built:
+            yield HealthProblem("index-damaged", error.message, index.name)
+    else:
+        if state is not None and state.built and not state.lag and stored != expected:
+            message = f"{index.setting} has {stored:,} {what}, not {expected:,}."
+            yield HealthProblem("index-damaged", message, index.name)
+    finally:
+        index.close()
 
 
 def _format_of(record: Path) -> int:
@@ -390,11 +406,12 @@ def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]
             counted = db.execute("SELECT chunks - unembedded FROM coverage").fetchone()
             vectors = int(counted[0]) if counted else 0
         told = db.execute("SELECT value FROM meta WHERE name = 'dimension'").fetchone()
-        where = db.execute("SELECT value FROM meta WHERE name = 'vectors'").fetchone()
+        places = dict(db.execute("SELECT name, value FROM meta WHERE name IN ('vectors', 'lexical')"))
     read = replace(
         health,
         vectors=vectors,
-        vectors_in=where[0] if where else "auto",
+        vectors_in=places.get("vectors", VECTORS.local[0]),
+        words_in=places.get("lexical", LEXICAL.local[0]),
         indexes={
             name: IndexHealth(generation, watermark >= 0, head - max(0, watermark))
             for name, generation, watermark in states

@@ -113,12 +113,12 @@ async def rebuild(service: KnowledgeService, args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "--embedder makes all vectors again, and nothing else.", advice="Give it without the others."
         )
-    if args.vectors and (args.index or args.all_from_text or args.embedder != "auto"):
-        raise InvalidInputError(
-            "--vectors moves the vectors, and nothing else.", advice="Give it without the others."
-        )
-    if args.vectors:
-        return await _move_vectors(knowledge_base, args)
+    if args.vectors or args.lexical:
+        if args.index or args.all_from_text or args.embedder != "auto":
+            raise InvalidInputError(
+                "--vectors and --lexical move an index, and nothing else.", advice="Give them without others."
+            )
+        return await _move(knowledge_base, args)
     if args.embedder != "auto":
         return await _change_embedder(knowledge_base, args)
     if args.all_from_text:
@@ -170,19 +170,27 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
     return 0
 
 
-async def _move_vectors(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
-    before = await to_thread.run_sync(lambda: knowledge_base.vectors)
-    await to_thread.run_sync(knowledge_base.move_vectors, args.vectors)
+async def _move(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
+    places = await to_thread.run_sync(lambda: (knowledge_base.vectors, knowledge_base.lexical))
+    moves = [
+        (what, before, wanted)
+        for what, before, wanted in zip(
+            ("vectors", "words"), places, (args.vectors, args.lexical), strict=True
+        )
+        if wanted
+    ]
+    await to_thread.run_sync(partial(knowledge_base.move, vectors=args.vectors, lexical=args.lexical))
     bar = ProgressBar("moving", "passages")
     await knowledge_base.worker.drain(progress=lambda: bar.show(*knowledge_base.moving_progress()))
     if problem := knowledge_base.worker.problem:
         raise StoreUnavailableError(
-            problem, advice="The vectors stay where they were until it answers; a server continues by itself."
+            problem, advice="All stays where it was until it answers; a running server goes on by itself."
         )
     if args.json:
-        out_json({"name": args.kb, "before": before, "vectors": args.vectors})
+        out_json({"name": args.kb, "moved": {what: [before, now] for what, before, now in moves}})
     else:
-        out(f"The vectors were searched by {before}, and are by {args.vectors} now.")
+        for what, before, now in moves:
+            out(f"The {what} were searched by {before}, and are by {now} now.")
     return 0
 
 

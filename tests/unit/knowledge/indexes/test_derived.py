@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from loom_core.knowledge.indexes import ChromaVectors, DerivedLexicalIndex, FlatVectors, GraphIndex
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.text.analysis import analyse
 
@@ -28,7 +29,7 @@ def check(
             words = index.searcher()
             assert words is not None
             assert words.count() == len(keys)
-            assert {key for key, _ in words.search(analyse("river"), 100)} == set(keys)
+            assert {key for key, _ in words.search([LexicalQuery(analyse("river"), 100)])[0]} == set(keys)
         case FlatVectors():
             vectors = index.searcher()
             assert vectors is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.knowledge.indexes import DerivedLexicalIndex
+from loom_core.knowledge.indexes import LexicalIndexes
 from loom_core.knowledge.ingest.entity_linker import EntityLinker
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
@@ -29,7 +29,7 @@ def add(store: KnowledgeStore, names: Sequence[str], *, naming: str) -> None:
     store.documents.upsert_all([made for draft in drafts if (made := PIPELINE.prepare_one(draft))])
 
 
-def link_all(store: KnowledgeStore, words: DerivedLexicalIndex) -> int:
+def link_all(store: KnowledgeStore, words: LexicalIndexes) -> int:
     linker = EntityLinker(store, words)
     steps = 0
     while linker.link_some():
@@ -48,7 +48,7 @@ def links(store: KnowledgeStore) -> set[tuple[str, str]]:
 
 def test_names_are_found_in_the_chunks_before_them_and_after_them_and_next_to_them():
     store = KnowledgeStore(None)
-    words = DerivedLexicalIndex(store, None)
+    words = LexicalIndexes(store, None)
     add(store, ["cape alder", "cape birch"], naming="cape cedar 与 cape alder")
     assert link_all(store, words)
     assert links(store) == {("cape alder", "cape alder"), ("cape birch", "cape alder")}
@@ -68,7 +68,7 @@ def test_names_are_found_in_the_chunks_before_them_and_after_them_and_next_to_th
 
 def test_a_name_is_linked_once_in_a_chunk_and_not_within_a_longer_name():
     store = KnowledgeStore(None)
-    words = DerivedLexicalIndex(store, None)
+    words = LexicalIndexes(store, None)
     add(store, ["cape alder"], naming="cape alder bay, cape alder and cape alder")
     add(store, ["cape alder bay"], naming="nothing")
     link_all(store, words)
@@ -82,7 +82,7 @@ def test_what_one_process_began_another_ends():
     begun: list[bool] = [True]
     while begun[-1]:
         store = KnowledgeStore(None)
-        words = DerivedLexicalIndex(store, None)
+        words = LexicalIndexes(store, None)
         for some in (names[:8], names[8:]):
             add(store, some, naming="cape number7 and cape number19")
             linker = EntityLinker(store, words, chunks=3, names=2)
@@ -95,7 +95,7 @@ def test_what_one_process_began_another_ends():
 
 def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
     store = KnowledgeStore(None)
-    words = DerivedLexicalIndex(store, None)
+    words = LexicalIndexes(store, None)
     names = [f"cape number{n}" for n in range(60)]
     adding = threading.Thread(
         target=lambda: [add(store, [name], naming=" and ".join(names)) for name in names]
@@ -111,7 +111,7 @@ def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
 
 def test_many_new_names_are_found_in_the_chunks_before_them_without_the_index_of_words():
     store = KnowledgeStore(None)
-    words = DerivedLexicalIndex(store, None)
+    words = LexicalIndexes(store, None)
     later = [f"cape later{n}" for n in range(30)]
     add(store, [f"cape early{n}" for n in range(10)], naming="cape later3、cape later17 和 cape later29")
     link_all(store, words)
@@ -126,7 +126,7 @@ def test_many_new_names_are_found_in_the_chunks_before_them_without_the_index_of
 @pytest.mark.parametrize("steps", range(1, 7))
 def test_a_name_that_goes_and_comes_back_while_earlier_chunks_are_read_is_found_in_all_of_them(steps: int):
     store = KnowledgeStore(None)
-    words = DerivedLexicalIndex(store, None)
+    words = LexicalIndexes(store, None)
     early = [f"cape early{n}" for n in range(10)]
     later = [f"cape later{n}" for n in range(30)]
     add(store, early, naming="cape later3 and cape later17")
@@ -150,7 +150,7 @@ def test_a_name_that_goes_and_comes_back_while_earlier_chunks_are_read_is_found_
 
 def test_a_name_whose_last_title_is_gone_is_not_linked():
     store = KnowledgeStore(None)
-    words = DerivedLexicalIndex(store, None)
+    words = LexicalIndexes(store, None)
     linker = EntityLinker(store, words)
     add(store, ["cape alder"], naming="nothing")
     while linker.link_some():

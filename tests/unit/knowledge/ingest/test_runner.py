@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.knowledge.indexes import DerivedLexicalIndex
+from loom_core.knowledge.indexes import LexicalIndexes
 from loom_core.knowledge.ingest.batches import IngestBatch, ItemAction
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
@@ -179,7 +179,7 @@ class Ingesting:
         self.ingest = IngestRunner(
             self.store,
             Pipeline.of(PipelineSpec("structure", {}, RuleSettings())),
-            DerivedLexicalIndex(self.store, None),
+            LexicalIndexes(self.store, None),
             limits=limits,
             children=children,
         )

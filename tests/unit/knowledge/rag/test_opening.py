@@ -216,7 +216,7 @@ async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_
     assert await answers(chroma) == before
     chroma.close()
     assert (tmp_path / "chroma-2").is_dir()
-    exact.move_vectors("exact")
+    exact.move(vectors="exact")
     await exact.worker.drain()
     assert not (tmp_path / "chroma-2").exists()
     exact.close()

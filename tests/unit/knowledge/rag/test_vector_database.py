@@ -152,12 +152,12 @@ async def test_vectors_move_to_a_database_and_back(tmp_path: Path, url: str, ser
     knowledge_base = opened(tmp_path / "a")
     await knowledge_base.add_texts(TEXTS)
     before = await knowledge_base.search("When do ferries leave?")
-    knowledge_base.move_vectors(f"plain+{url}")
+    knowledge_base.move(vectors=f"plain+{url}")
     await knowledge_base.worker.drain()
     assert vectors_of(server) == len(TEXTS)
     assert not list((tmp_path / "a").glob("vectors-*"))
     assert (await knowledge_base.search("When do ferries leave?")).items == before.items
-    knowledge_base.move_vectors("auto")
+    knowledge_base.move(vectors="auto")
     await knowledge_base.worker.drain()
     assert server.collections == {}
     assert list((tmp_path / "a").glob("vectors-*"))

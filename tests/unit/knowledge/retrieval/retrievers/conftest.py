@@ -11,6 +11,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
+from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.retrievers.passages import with_scores
 from loom_core.knowledge.text.analysis import analyse
@@ -106,7 +107,7 @@ class MemorySource:
                 vector = (await self._embedder.embed([query], kind="query"))[0]
             hits = index.search(vector, limit, among=among)
         elif channel == "bm25":
-            hits = self._words.search(analyse(query), limit, among=among)
+            [hits] = self._words.search([LexicalQuery(analyse(query), limit, among=among)])
         else:  # keyword: the share of the question's words that a passage has
             words = dict.fromkeys(analyse(query))
             found = {key: len(set(analyse(self._text(key))) & words.keys()) / len(words) for key in among}
