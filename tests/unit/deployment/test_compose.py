@@ -43,6 +43,16 @@ def test_every_container_has_few_rights_and_limits(compose: dict[str, Any]):
             assert port.startswith("127.0.0.1:"), f"{name} is published to the network"
 
 
+def test_the_servers_for_tests_of_adapters_are_of_fixed_versions_and_for_this_machine_only():
+    services = load("tests/fixtures/store_servers/compose.yml")["services"]
+    assert set(services) == {"qdrant", "elasticsearch", "opensearch", "milvus"}
+    for name, service in services.items():
+        assert ":" in service["image"], name
+        assert "latest" not in service["image"], name
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"]), name
+        assert service["healthcheck"]["test"], name
+
+
 @pytest.mark.parametrize(("name", "package"), _SERVERS.items())
 def test_every_server_takes_its_command_and_is_known_by_its_name(
     compose: dict[str, Any], name: str, package: str
