@@ -34,7 +34,10 @@ _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _ENGINES = "loom_core.knowledge.indexes.engines"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
-    "lexical_index": {},
+    "lexical_index": {
+        "elasticsearch": f"{_ENGINES}.elasticsearch",
+        "opensearch": f"{_ENGINES}.elasticsearch",
+    },
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
     "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
     "retriever": {
