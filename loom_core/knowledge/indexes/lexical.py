@@ -137,9 +137,9 @@ class LexicalIndexes:
             left.discard()
 
     def progress(self) -> tuple[int, int]:
-        """Return how far the index in the search engine is built, and its end; see `RemoteIndex`."""
+        """Return how far the index in a search engine is built, and its end; 0 for both without one."""
         remote = self._find_remote()
-        return (1, 1) if remote is None else remote.progress()
+        return (0, 0) if remote is None else remote.progress()
 
     def files_lag(self) -> int:
         """Return how many changes the index here has still to apply. Blocks."""

@@ -170,9 +170,9 @@ class VectorIndexes:
             left.discard()
 
     def progress(self) -> tuple[int, int]:
-        """Return how far the collection in the vector database is built, and its end; see `RemoteVectors`."""
+        """Return how far the collection in a vector database is built, and its end; 0 for both without one."""
         remote = self._find_remote()
-        return (1, 1) if remote is None else remote.progress()
+        return (0, 0) if remote is None else remote.progress()
 
     def files_lag(self) -> int:
         """Return how many changes the flat files have still to apply. Blocks."""

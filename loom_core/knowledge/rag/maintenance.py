@@ -220,14 +220,14 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             if ours:
                 await to_thread.run_sync(self.worker.release)
         state = self.store.changes.state
-        owned = ", graph, chroma" if state("chroma").built else ", graph"
-        remote: tuple[IndexName, ...] = ("vectors", "remote", "remote_words")
-        words = [] if state("remote_words").built else ["words"]
-        everywhere = [*words, *(name for name in remote if state(name).built)]
-        report.checked.append(f"indexes: {', '.join(everywhere)}" + (owned if ours else ""))
+        everywhere: tuple[IndexName, ...] = ("words", "remote_words", "vectors", "remote")
+        checked = [name for name in everywhere if state(name).built]
+        owned = ["graph", "chroma"] if state("chroma").built else ["graph"]
+        report.checked.append(f"indexes: {', '.join([*checked, *(owned if ours else ())])}")
         report.findings += await to_thread.run_sync(self._check_servers, self._folder, report.notes)
         if not ours:
-            report.notes.append(f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}")
+            left = ", ".join(owned)
+            report.notes.append(f"not checked, as {self._other_owner()} works with it: {left}")
         return report
 
     def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:

@@ -181,7 +181,13 @@ async def _move(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace)
     ]
     await to_thread.run_sync(partial(knowledge_base.move, vectors=args.vectors, lexical=args.lexical))
     bar = ProgressBar("moving", "passages")
-    await knowledge_base.worker.drain(progress=lambda: bar.show(*knowledge_base.moving_progress()))
+
+    def progress() -> None:
+        done, last = knowledge_base.moving_progress()
+        if last:
+            bar.show(done, last)
+
+    await knowledge_base.worker.drain(progress=progress)
     if problem := knowledge_base.worker.problem:
         raise StoreUnavailableError(
             problem, advice="All stays where it was until it answers; a running server goes on by itself."

@@ -178,7 +178,7 @@ def test_the_index_of_another_knowledge_base_is_found_out(filled, open_kb, folde
 
 
 def test_surplus_and_missing_keys_of_the_index_of_words_are_counted(filled):
-    words = filled._words
+    words = filled._words._local
     words._check(1)
     index = words._open(1, writable=True)
     index.delete([1])
