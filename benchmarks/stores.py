@@ -1,15 +1,18 @@
-"""Vector databases next to the files of a knowledge base: quality of answers, speed, loading, filters.
+"""Vector databases and search engines next to the files of a knowledge base: quality, speed, filters.
 
     python benchmarks/stores.py --keep FOLDER DATASET_DIR … -v qdrant+http://localhost:6333 -v chroma+http://…
+    python benchmarks/stores.py --keep FOLDER DATASET_DIR … -l opensearch+http://localhost:9200
     python benchmarks/stores.py --passages 100000 -v pgvector+postgresql://loom@localhost/loom
 
-With data sets, each becomes a knowledge base, is asked with the files of its own (`exact`), then moved to
-every database and asked there: R@5, the paired difference to the files with its 95 % confidence interval, and
-the time of a question. With `--passages`, every database gets that many synthetic vectors in groups, 384
-numbers each, a tenth of them in another language: seconds to load and to build, the share that it finds of
-the 600 nearest in each language, and milliseconds of a search, plain, among 2 % and 60 % of the documents.
+With data sets, each becomes a knowledge base, is asked with the files of its own, then its vectors or its
+words are moved to every server and it is asked again: R@1, R@5, its paired difference to the files with its
+95 % confidence interval, and the time of a question. With `--passages`, every database gets that many
+synthetic vectors in groups, 384 numbers each, a tenth of them in another language: seconds to load and to
+build, the share that it finds of the 600 nearest in each language, and milliseconds of a search, plain,
+among 2 % and 60 % of the documents.
 
-The servers must run; their password or key is in LOOM_VECTORS_SECRET. Tables are Markdown.
+The servers must run; their passwords or keys are in LOOM_VECTORS_SECRET and LOOM_LEXICAL_SECRET. Tables are
+Markdown.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ _BATCH = 2000
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     arguments.add_argument("datasets", nargs="*", type=Path, metavar="DATASET_DIR")
-    arguments.add_argument("-v", "--vectors", action="append", required=True, metavar="SETTING")
+    arguments.add_argument("-v", "--vectors", action="append", default=[], metavar="SETTING")
+    arguments.add_argument("-l", "--lexical", action="append", default=[], metavar="SETTING")
     arguments.add_argument("--passages", type=int, metavar="N", help="synthetic vectors instead of data sets")
     arguments.add_argument("--limit-queries", type=int, metavar="N", help="a fixed random sample of N")
     arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the knowledge bases there")
@@ -65,17 +69,20 @@ def main() -> None:
 
 async def _compare_answers(args: argparse.Namespace, home: Path) -> None:
     embedder = RememberedVectors(create_embedder("auto"), home)
-    print("| set | vectors in | R@5 | difference | nDCG@10 | p50 / p95 ms | moved in s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| set | searched in | R@1 | R@5 | difference | nDCG@10 | p50 / p95 ms | moved in s |")
+    print("|---|---|---|---|---|---|---|---|")
+    files = ("exact", "tantivy")
+    places = [files, *((vectors, "tantivy") for vectors in args.vectors)]
+    places += [("exact", lexical) for lexical in args.lexical]
     for folder in args.datasets:
         dataset = read_dataset(folder, limit=args.limit_queries)
         golds = [question.gold for question in dataset.questions]
         knowledge_base = KnowledgeBase(dataset.name, path=home / dataset.name, embedder=embedder)
         await fill(knowledge_base, dataset.documents)
         before = None
-        for setting in ("exact", *args.vectors):
+        for vectors, lexical in places:
             began = time.perf_counter()
-            knowledge_base.move(vectors=setting)
+            knowledge_base.move(vectors=vectors, lexical=lexical)
             await knowledge_base.worker.drain()
             moved = time.perf_counter() - began
             run = await ask(knowledge_base, dataset.questions)
@@ -83,13 +90,14 @@ async def _compare_answers(args: argparse.Namespace, home: Path) -> None:
             before = before or found
             change, interval = difference("R@5", found, before)
             print(
-                f"| {dataset.name} | {setting.partition('+')[0]} | {100 * found['R@5'].mean():.1f} "
+                f"| {dataset.name} | {vectors.partition('+')[0]}, {lexical.partition('+')[0]} "
+                f"| {100 * found['R@1'].mean():.1f} | {100 * found['R@5'].mean():.1f} "
                 f"| {change:+.1f} ({interval[0]:+.1f} to {interval[1]:+.1f}) "
                 f"| {100 * found['nDCG@10'].mean():.1f} | {statistics.median(run.retrieve_ms):.0f} / "
                 f"{percentile(run.retrieve_ms, 95):.0f} | {moved:.0f} |",
                 flush=True,
             )
-        knowledge_base.move(vectors="exact")  # so that nothing is left in a database
+        knowledge_base.move(vectors="exact", lexical="tantivy")  # so that nothing is left in a server
         await knowledge_base.worker.drain()
         knowledge_base.close()
 

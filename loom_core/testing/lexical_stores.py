@@ -326,10 +326,9 @@ class LexicalServerContract(LexicalIndexContract):
 
     def open_index(self, collection: str, *, url: str = "") -> LexicalServerIndex:
         """Open an index, which need not exist on the server."""
-        from loom_core.plugins import create
+        from loom_core.knowledge.indexes.engines.servers import open_lexical_index
 
-        engine, _, address = (url or self.url).partition("+")
-        return create("lexical_index", engine, address, secret=self.secret, collection=collection)
+        return open_lexical_index(url or self.url, secret=self.secret, collection=collection)
 
     @contextmanager
     def collection(self) -> Generator[str]:

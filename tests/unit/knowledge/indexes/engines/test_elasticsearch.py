@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
+import subprocess
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
@@ -15,12 +17,41 @@ from loom_core.errors import ConfigError, IndexDamagedError, LoomError, StoreUna
 from loom_core.knowledge.interface import LexicalQuery, LexicalServerIndex
 from loom_core.plugins import create
 from loom_core.testing.lexical_stores import LexicalServerContract
-from tests.fixtures.store_servers import free_port
+from tests.fixtures.store_servers import free_port, store_program
 from tests.fixtures.store_servers.elasticsearch import ElasticError, ElasticServer
 
 _KEY = "ZXM6a2V5LW9mLW5vLXZhbHVl"
 _PASSWORD = "pässword of no value"
 _BASIC = f"Basic {base64.b64encode(f'loom:{_PASSWORD}'.encode()).decode()}"
+# The requests that Loom made, by the vendor's own client, which looks at the server's headers and answers.
+_BY_THE_VENDOR = """
+import json, sys
+
+engine, url, requests = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+if engine == "elasticsearch":
+    from elasticsearch import Elasticsearch
+    client = Elasticsearch(url)
+    lines, whole = {"_bulk": "operations", "_msearch": "searches"}, lambda body: body
+else:
+    from opensearchpy import OpenSearch
+    client = OpenSearch(url)
+    lines, whole = {"_bulk": "body", "_msearch": "body"}, lambda body: {"body": body}
+client.info()
+for method, path, parameters, body in requests:
+    _, index, action = (path + "/").split("/")[:3]
+    if action in lines:
+        call = client.bulk if action == "_bulk" else client.msearch
+        answer = call(index=index, **{lines[action]: body}, **parameters)
+    elif action == "_refresh":
+        answer = client.indices.refresh(index=index)
+    elif action == "_count":
+        answer = client.count(index=index)
+    elif method == "DELETE":
+        answer = client.indices.delete(index=index)
+    else:
+        answer = client.indices.create(index=index, **whole(body))
+    print(json.dumps(answer if isinstance(answer, dict) else answer.body))
+"""
 _ENGINES = ("elasticsearch", "opensearch")
 _opened: list[LexicalServerIndex] = []
 
@@ -206,6 +237,32 @@ def test_a_full_disk_is_no_damage_and_does_not_lose_the_index(server: ElasticSer
     index.add([(21, "a")])
     index.commit()
     assert index.count() == 21
+
+
+@pytest.mark.parametrize("engine", _ENGINES)
+def test_requests_and_answers_are_those_of_the_vendors_clients(engine: str) -> None:
+    server = ElasticServer(engine)
+    server.start()
+    index = _filled(server, engine=engine)
+    index.search([LexicalQuery(["a", "b", "b"], 5, among=[1, 2]), LexicalQuery(["a"], match="prefix")])
+    assert (index.count(), len(index.keys())) == (20, 20)
+    index.delete([1])
+    index.drop()
+    ours = [[each.method, each.path, each.parameters, each.body] for each in server.asked]
+    requests = [each for each in ours if each[0] == "PUT" or "_" in each[1]] + ours[-1:]
+    server.asked.clear()
+    done = subprocess.run(
+        [store_program("python"), "-c", _BY_THE_VENDOR, engine, server.url, json.dumps(requests)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    theirs = [[each.path, each.parameters, each.body] for each in server.asked if each.path != "/"]
+    assert theirs == [each[1:] for each in requests]
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(requests)
+    assert [len(each["hits"]["hits"]) for each in answers[3]["responses"]] == [2, 20]
+    server.kill()
 
 
 def _block(status: int, text: str) -> ElasticError:
@@ -447,8 +504,8 @@ def _open(server: ElasticServer, *, engine: str = "elasticsearch", secret: str |
     return _create(engine, server.url, secret)
 
 
-def _filled(server: ElasticServer, texts: list[str] | None = None) -> Any:
-    index = _open(server)
+def _filled(server: ElasticServer, texts: list[str] | None = None, *, engine: str = "elasticsearch") -> Any:
+    index = _open(server, engine=engine)
     index.create()
     index.add(enumerate(texts or ["a b"] * 20, start=1))
     index.commit()
