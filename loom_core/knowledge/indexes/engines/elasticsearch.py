@@ -38,7 +38,7 @@ _BATCH = 2000  # passages in a request
 _BATCH_BYTES = 5_000_000  # in a request of several passages: some clouds take 10 MB
 _PAGE = 10_000  # hits in a response; this and the next two are the servers' own limits
 _MOST_TERMS = 65_536  # values in a filter
-_MOST_TOKENS = 1000  # tokens in a query, which has 1,024 clauses
+_MOST_TOKENS = 900  # tokens in a query, which has 1,024 clauses with its filters
 _MOST_BYTES = 32_766  # in a token: a limit of Lucene
 _MOST_KEY = (1 << 63) - 1
 _ALIAS = "_loom1"  # its number changes with fields and analyser
@@ -63,8 +63,8 @@ class _SearchEngineIndex:
     Everything is asked of an alias that `create` makes with the index, since a write to an index that is gone
     would make one with other fields. An index of that name which is not Loom's counts as none.
 
-    Tokens of more than 32,766 bytes are left out. Of a question with more than a thousand different tokens,
-    those that are repeated most are looked for, and the first ones.
+    Tokens of more than 32,766 bytes are left out. Of a question with more than 900 different tokens, those
+    that are repeated most are looked for, and the first ones.
     """
 
     _title: ClassVar[str]
@@ -319,7 +319,8 @@ class _SearchEngineIndex:
         if not secret:
             return {}
         if user:
-            return {"Authorization": f"Basic {base64.b64encode(f'{user}:{secret}'.encode()).decode()}"}
+            pair = f"{user}:{secret}".encode(errors="surrogateescape")  # of the environment, it may be bytes
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         if not (secret.isascii() and secret.isprintable()):  # an error of HTTP would show it
             raise ConfigError(
                 f"The API key of {self._title} has characters that no key has.", advice=self._secret_advice

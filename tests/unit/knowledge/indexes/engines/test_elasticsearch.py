@@ -488,6 +488,12 @@ def test_a_key_that_is_none_is_refused(key: str) -> None:
     assert key not in _story(caught.value)
 
 
+def test_a_password_may_be_bytes_of_the_environment(server: ElasticServer) -> None:
+    server.authorization = f"Basic {base64.b64encode(b'loom:p' + bytes([0xE4])).decode()}"
+    url = server.url.replace("//", "//loom@")
+    assert _create("elasticsearch", url, os.fsdecode(b"p" + bytes([0xE4]))).drop() is None
+
+
 def test_opensearch_has_no_api_keys() -> None:
     with pytest.raises(ConfigError, match="names no user"):
         _create("opensearch", "http://host", "key")

@@ -1,8 +1,17 @@
 import subprocess
 import sys
 
-HEAVY = ["numpy", "chromadb", "kuzu", "tantivy"]
-MODULES = ["memory_graph", "memory_lexical", "chroma", "chroma_server", "kuzu", "tantivy", "probe"]
+HEAVY = ["numpy", "chromadb", "httpx2", "kuzu", "tantivy"]
+MODULES = [
+    "memory_graph",
+    "memory_lexical",
+    "chroma",
+    "chroma_server",
+    "elasticsearch",
+    "kuzu",
+    "tantivy",
+    "probe",
+]
 
 
 def test_importing_the_indexes_loads_no_engine() -> None:
