@@ -170,7 +170,7 @@ class VectorIndexes:
             left.discard()
 
     def progress(self) -> tuple[int, int]:
-        """Return how far the collection in a vector database is built, and its end; 0 for both without one."""
+        """Return how far the collection in a database is built, and its end; 0 for both without one."""
         remote = self._find_remote()
         return (0, 0) if remote is None else remote.progress()
 
