@@ -24,12 +24,14 @@ from loom_agent.profiles.profile_config import (
     ProfileConfig,
     SchedulerConfig,
 )
+from loom_query.configuration.collection_config import CollectionSourceConfig
 from loom_query.configuration.mcp_config import McpConfig as McpSourceConfig
 from loom_query.configuration.query_file import KEYS
 from loom_query.configuration.source_config import DocumentsConfig, LocalConfig, SourceConfigBase
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from loom_core.knowledge.sources.collections.config import CollectionFields
 from loom_core.knowledge.sources.documents import TextDocument
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
@@ -135,6 +137,8 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "documents": partial(_model, DocumentsConfig),
         "document": partial(_model, TextDocument),
         "mapping": partial(_model, ResultMapping),
+        "collection": partial(_model, CollectionSourceConfig),
+        "fields": partial(_model, CollectionFields),
     },
 }
 

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     )
     from loom_core.knowledge.rag.knowledge_base import KnowledgeBase
     from loom_core.knowledge.retrieval.retrievers import SourceRetriever
+    from loom_core.knowledge.sources.collections.config import CollectionConfig
+    from loom_core.knowledge.sources.collections.source import CollectionSource
     from loom_core.knowledge.sources.context_retriever import ContextRetriever, RetrievedContext
     from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
     from loom_core.knowledge.sources.federation.federation import FederatedAnswer, Federation, SourceReport
@@ -58,6 +60,8 @@ __all__ = [
     "Block",
     "Chunk",
     "Chunker",
+    "CollectionConfig",
+    "CollectionSource",
     "ContextRetriever",
     "DocumentDraft",
     "DocumentSearchTool",

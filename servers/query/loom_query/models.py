@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from loom_core.knowledge.sources.federation.federation import SourceState
 from loom_core.server.search.citations import MatchInfo
+from loom_query.configuration.source_config import Kind
 
 __all__ = [
     "AskResult",
@@ -114,7 +115,7 @@ class SourceDetails(BaseModel):
     """A source in a list."""
 
     name: str
-    kind: Literal["local", "http", "mcp", "documents", "unknown"]
+    kind: Kind | Literal["unknown"]
     state: SourceInfoState
     description: str
     hints: list[str] = Field(description="What it is good for.")

@@ -13,7 +13,7 @@ from loom_core.server.auth.caller import current_caller
 from loom_core.server.search.citations import MatchInfo
 from loom_query.federation.engine_loader import EngineLoader
 from loom_query.federation.language_model import LanguageModel
-from loom_query.federation.live_source import OwnLiveSource, details_of
+from loom_query.federation.live_source import details_of
 from loom_query.federation.passages import passage_of, to_fetch_result
 from loom_query.federation.sources import Sources
 from loom_query.models import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["QueryService"]
 
 _CLOSE_SECONDS = 5.0
+_LIGHT = {"http", "mcp"}  # kinds of sources whose modules are light
 
 
 class QueryService:
@@ -299,7 +300,7 @@ class QueryService:
         """Load the modules that some sources and generation need; no deadline includes this time."""
         self.sources.start_servers()
         live = self.sources.live
-        if generating or any(isinstance(live.get(name), OwnLiveSource) for name in names):
+        if generating or any(name in live and live[name].kind not in _LIGHT for name in names):
             await self._engine.load()
 
     def _record_reports(

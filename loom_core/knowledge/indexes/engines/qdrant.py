@@ -10,7 +10,12 @@ from urllib.parse import urlsplit
 
 from loom_core.errors import ConfigError, IndexDamagedError
 from loom_core.knowledge.indexes.engines.damage import first_line
-from loom_core.knowledge.indexes.engines.servers import import_client, split_batches, unavailable
+from loom_core.knowledge.indexes.engines.servers import (
+    INDEX_USE,
+    import_client,
+    split_batches,
+    unavailable,
+)
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -24,9 +29,10 @@ if TYPE_CHECKING:
     from qdrant_client.http import models
 
     from loom_core.errors import LoomError, StoreUnavailableError
+    from loom_core.knowledge.indexes.engines.servers import ServerUse
     from loom_core.knowledge.interface import PassageVectors, VectorQuery
 
-__all__ = ["QdrantVectorIndex"]
+__all__ = ["QdrantConnection", "QdrantVectorIndex"]
 
 _T = TypeVar("_T")
 
@@ -41,10 +47,6 @@ _LEAST_EF = 128
 _INDEXED_FROM = 10_000  # kilobytes of vectors in a segment, Qdrant's own default
 _UNREADABLE = (json.JSONDecodeError, UnicodeError)  # of answers, and of names of hosts
 _BROKEN = ("failed to load local shard", "inconsistent storage")
-_KEY_ADVICE = (
-    "Check the API key: LOOM_VECTORS_SECRET in the environment, or in the keyring: "
-    "keyring set loom LOOM_VECTORS_SECRET. It must be allowed to write."
-)
 _DISK_ADVICE = "Free space on the server's disk; what it has missed is written then. Nothing is lost."
 
 
@@ -65,15 +67,11 @@ class QdrantVectorIndex:
         Raises:
             ConfigError: the URL is none of a Qdrant server, or the secret cannot be an API key.
         """
-        self._url = _check_url(url)
-        self._secret = "" if secret is None else secret.get_secret_value()
-        if not (self._secret.isascii() and self._secret.isprintable()):  # an error of HTTP would show it
-            raise ConfigError("The API key of Qdrant has characters that no key has.", advice=_KEY_ADVICE)
+        self._connection = QdrantConnection(url, secret=secret, collection=collection)
+        self._ask = self._connection.ask
         self._name = collection
         self._dimension = dimension
         self._batch = max(1, min(_POINTS, _NUMBERS // dimension))
-        self._lock = threading.Lock()
-        self._client: QdrantClient | None = None
 
     def create(self) -> None:
         """Make the collection, empty, without a graph until `build`; see `VectorIndex`."""
@@ -106,9 +104,9 @@ class QdrantVectorIndex:
         while (info := self._ask(lambda client: client.get_collection(self._name))).status != "green":
             if info.status == "red":
                 reason = f"its status is red: {info.optimizer_status}"
-                raise self._full(reason) if _is_full(reason) else self._damaged(reason)
+                raise self._connection.failed(reason)
             if time.monotonic() > deadline:
-                raise self._unavailable(f"its index is not built within {_BUILD_SECONDS:.0f} s")
+                raise self._connection.unavailable(f"its index is not built within {_BUILD_SECONDS:.0f} s")
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
             if info.status == "grey":  # it does not go on by itself after a start of the server
@@ -183,9 +181,7 @@ class QdrantVectorIndex:
 
     def close(self) -> None:
         """Close connections; see `VectorIndex`."""
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
+        self._connection.close()
 
     def _replace(self, client: QdrantClient) -> None:
         from qdrant_client.http import models
@@ -220,7 +216,76 @@ class QdrantVectorIndex:
 
     def _check_written(self, result: models.UpdateResult) -> None:
         if result.status != "completed":
-            raise self._unavailable(f"a write is {result.status}, not completed")
+            raise self._connection.unavailable(f"a write is {result.status}, not completed")
+
+
+class QdrantConnection:
+    """Requests about one collection of a server, with time limits; errors are translated.
+
+    Args:
+        url: as for `QdrantVectorIndex`.
+        secret: the API key.
+        collection: its name.
+        use: what Loom uses it for.
+
+    Raises:
+        ConfigError: the URL is none of a Qdrant server, or the secret cannot be an API key.
+    """
+
+    def __init__(
+        self, url: str, *, secret: SecretStr | None, collection: str, use: ServerUse = INDEX_USE
+    ) -> None:
+        self._use = use
+        self._url = _check_url(url, use)
+        self._secret = "" if secret is None else secret.get_secret_value()
+        self._key_advice = f"Check the API key: {use.secret}."
+        if use.is_index:
+            self._key_advice += " It must be allowed to write."
+        if not (self._secret.isascii() and self._secret.isprintable()):  # an error of HTTP would show it
+            raise ConfigError(
+                "The API key of Qdrant has characters that no key has.", advice=self._key_advice
+            )
+        self._name = collection
+        self._lock = threading.Lock()
+        self._client: QdrantClient | None = None
+
+    def ask(self, act: Callable[[QdrantClient], _T]) -> _T:
+        """Send requests, once more if the connection was lost, and translate errors.
+
+        All that Loom does may be done twice. What timed out is not sent again.
+
+        Raises:
+            StoreUnavailableError, IndexDamagedError: as `VectorIndex`.
+        """
+        client = self._connect()
+        import httpx
+        from qdrant_client.common.client_exceptions import QdrantException
+        from qdrant_client.http.exceptions import ApiException, ResponseHandlingException
+
+        try:
+            try:
+                return act(client)
+            except ResponseHandlingException as error:
+                lost = isinstance(error.source, httpx.NetworkError | httpx.RemoteProtocolError)
+                if not lost or isinstance(error.source, httpx.ConnectError):
+                    raise
+                return act(client)
+        except (ApiException, QdrantException, httpx.InvalidURL, *_UNREADABLE) as error:
+            raise self._translate(client, error) from error
+
+    def close(self) -> None:
+        """Close connections."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+
+    def failed(self, reason: str) -> LoomError:
+        """Return the error for an operation that failed for good: the disk is full, or it is damage."""
+        return self._full(reason) if _is_full(reason) else self._damaged(reason)
+
+    def unavailable(self, reason: str, advice: str = "") -> StoreUnavailableError:
+        """Return the error for a server that cannot be asked now."""
+        return unavailable("Qdrant", self._url, reason, advice=advice, use=self._use)
 
     def _connect(self) -> QdrantClient:
         with self._lock:
@@ -239,27 +304,6 @@ class QdrantVectorIndex:
             self._client = client
             return client
 
-    def _ask(self, act: Callable[[QdrantClient], _T]) -> _T:
-        """Send requests, once more if the connection was lost, and translate errors.
-
-        All that this index does may be done twice. What timed out is not sent again.
-        """
-        client = self._connect()
-        import httpx
-        from qdrant_client.common.client_exceptions import QdrantException
-        from qdrant_client.http.exceptions import ApiException, ResponseHandlingException
-
-        try:
-            try:
-                return act(client)
-            except ResponseHandlingException as error:
-                lost = isinstance(error.source, httpx.NetworkError | httpx.RemoteProtocolError)
-                if not lost or isinstance(error.source, httpx.ConnectError):
-                    raise
-                return act(client)
-        except (ApiException, QdrantException, httpx.InvalidURL, *_UNREADABLE) as error:
-            raise self._translate(client, error) from error
-
     def _translate(self, client: QdrantClient, error: Exception) -> LoomError:
         import httpx
         from qdrant_client.common.client_exceptions import QdrantException
@@ -268,15 +312,15 @@ class QdrantVectorIndex:
         if isinstance(error, UnexpectedResponse):
             return self._translate_status(client, error.status_code or 0, _reason(error.content))
         if isinstance(error, QdrantException):  # status 429
-            return self._unavailable(f"it has too many requests: {first_line(error)}")
+            return self.unavailable(f"it has too many requests: {first_line(error)}")
         source = error.source if isinstance(error, ResponseHandlingException) else error
         if isinstance(source, httpx.ConnectTimeout):
-            return self._unavailable(f"it takes no connection within {_CONNECT_SECONDS:.0f} s")
+            return self.unavailable(f"it takes no connection within {_CONNECT_SECONDS:.0f} s")
         if isinstance(source, httpx.TimeoutException):
-            return self._unavailable("it does not answer in time")
+            return self.unavailable("it does not answer in time")
         if isinstance(source, httpx.TransportError | httpx.InvalidURL | UnicodeError):
-            return self._unavailable(f"there is no connection: {first_line(source)}")
-        return self._unavailable("its answer is none of Qdrant", "Check its address and its version.")
+            return self.unavailable(f"there is no connection: {first_line(source)}")
+        return self.unavailable("its answer is none of Qdrant", "Check its address and its version.")
 
     def _translate_status(self, client: QdrantClient, status: int, reason: str) -> LoomError:
         """Return the error for an HTTP status; `reason` is what Qdrant says, empty if another answers.
@@ -286,10 +330,10 @@ class QdrantVectorIndex:
         said = reason.lower()
         if status == 404 and not reason:
             advice = "Check the address; Qdrant must be 1.10 or later."
-            return self._unavailable("it does not know this request", advice)
+            return self.unavailable("it does not know this request", advice)
         if status == 401 or (status == 403 and "locked" not in said):
             refusal = "it refuses the API key" if self._secret else "it wants an API key"
-            return self._unavailable(refusal, _KEY_ADVICE)
+            return self.unavailable(refusal, self._key_advice)
         if status == 507 or _is_full(reason):
             return self._full(reason)
         if (
@@ -298,7 +342,7 @@ class QdrantVectorIndex:
             or (status == 500 and (any(sign in said for sign in _BROKEN) or self._is_red(client)))
         ):
             return self._damaged(reason)
-        return self._unavailable(f"it answers with status {status}: {reason or 'no reason given'}")
+        return self.unavailable(f"it answers with status {status}: {reason or 'no reason given'}")
 
     def _is_red(self, client: QdrantClient) -> bool:
         from qdrant_client.http.exceptions import ApiException
@@ -310,10 +354,7 @@ class QdrantVectorIndex:
         return info.status == "red" and not _is_full(str(info.optimizer_status))
 
     def _full(self, reason: str) -> StoreUnavailableError:
-        return self._unavailable(f"it has no room left: {reason}", _DISK_ADVICE)
-
-    def _unavailable(self, reason: str, advice: str = "") -> StoreUnavailableError:
-        return unavailable("Qdrant", self._url, reason, advice=advice)
+        return self.unavailable(f"it has no room left: {reason}", _DISK_ADVICE)
 
     def _damaged(self, reason: str) -> IndexDamagedError:
         return IndexDamagedError(
@@ -322,7 +363,7 @@ class QdrantVectorIndex:
         )
 
 
-def _check_url(url: str) -> str:
+def _check_url(url: str, use: ServerUse) -> str:
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -331,7 +372,8 @@ def _check_url(url: str) -> str:
     if not is_valid or parts.query or parts.fragment or parts.username is not None:
         raise ConfigError(
             f"{url.rpartition('@')[2].partition('?')[0][:100]!r} is not the address of a Qdrant server.",
-            advice="Write qdrant+http://HOST:6333, or https; the API key belongs into LOOM_VECTORS_SECRET.",
+            advice=f"Write {use.address('qdrant', 'http://HOST:6333')}, or https. The API key belongs "
+            f"elsewhere: {use.secret}.",
         )
     return url.rstrip("/")
 

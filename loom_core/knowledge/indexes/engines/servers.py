@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from loom_core import plugin_registry
 from loom_core.errors import ConfigError, StoreUnavailableError
+from loom_core.installation import how_to_install
 from loom_core.keys import find_key, register_secret
 from loom_core.knowledge.interface import PassageVectors
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from loom_core.plugin_registry import PluginKind
 
 __all__ = [
+    "INDEX_USE",
     "LEXICAL",
     "VECTORS",
+    "ServerUse",
     "StoreKind",
     "check_setting",
     "find_secret",
@@ -92,6 +95,30 @@ LEXICAL = StoreKind(
     examples={"elasticsearch": "http://localhost:9200", "opensearch": "http://localhost:9200"},
 )
 """Words: by tantivy on this machine, or by a search engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUse:
+    """Use that Loom makes of a server, for the advice in errors.
+
+    Attributes:
+        secret: where its password or API key is, as the end of a sentence.
+        is_index: whether Loom writes an index there, and not only reads what others have written.
+    """
+
+    secret: str
+    is_index: bool
+
+    def address(self, engine: str, url: str) -> str:
+        """Return an address of an engine as it is written for this use."""
+        return f"{engine}+{url}" if self.is_index else url
+
+
+INDEX_USE = ServerUse(
+    f"{VECTORS.secret} in the environment, or in the keyring: keyring set loom {VECTORS.secret}",
+    is_index=True,
+)
+"""Use as an index of the vectors of a knowledge base."""
 
 _SETTING = re.compile(r"([a-z][a-z0-9_-]*)\+([a-z][a-z0-9+.-]*://.+)", re.IGNORECASE | re.DOTALL)
 
@@ -192,7 +219,7 @@ def import_client(module: str, *, engine: str, extra: str) -> Any:  # noqa: ANN4
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"{engine} needs the package {module.partition('.')[0]}, which is not installed.",
-            advice=f"Install it: uv pip install 'loom-mcp-core[{extra}]', or pip install 'loom-kb[{extra}]'.",
+            advice=how_to_install(f"loom-mcp-core[{extra}]"),
         ) from error
 
 
@@ -210,7 +237,9 @@ def split_batches(passages: PassageVectors, size: int) -> Iterator[PassageVector
         )
 
 
-def unavailable(engine: str, url: str, reason: str, *, advice: str = "") -> StoreUnavailableError:
+def unavailable(
+    engine: str, url: str, reason: str, *, advice: str = "", use: ServerUse = INDEX_USE
+) -> StoreUnavailableError:
     """Return the error for a server that cannot be asked now.
 
     Args:
@@ -218,9 +247,11 @@ def unavailable(engine: str, url: str, reason: str, *, advice: str = "") -> Stor
         url: its address, without credentials.
         reason: what happened, without a full stop.
         advice: what to do; by default, to look whether it runs.
+        use: what Loom uses it for.
     """
     return StoreUnavailableError(
         f"{engine} at {url} cannot be asked: {reason}.",
         advice=advice
-        or "Start it, or check its address; what it has missed is written once it answers. Nothing is lost.",
+        or "Start it, or check its address"
+        + ("; what it has missed is written once it answers. Nothing is lost." if use.is_index else "."),
     )

@@ -16,17 +16,19 @@ from loom_core.knowledge.sources.remote.json_path import JsonPath, validate_path
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue as Json
 
-__all__ = ["ResultMapping", "read_item", "read_items"]
+__all__ = ["TEXTS", "ResultMapping", "read_item", "read_items", "read_row"]
 
 _LISTS = (
     "results", "items", "passages", "documents", "hits", "records", "matches", "chunks", "entries", "rows",
     "list", "nodes", "knowledge", "answers", "points", "value", "data", "result", "response",
 )  # fmt: skip
 _INSIDE = ("_source", "payload", "document", "node", "segment", "chunk", "fields", "attributes", "properties")
-_TEXTS = (
+TEXTS = (
     "content", "text", "passage", "chunk", "page_content", "pageContent", "body", "answer", "snippet",
     "document", "markdown", "summary", "description", "abstract", "value",
 )  # fmt: skip
+"""Usual names of a passage's text."""
+
 _IDS = ("id", "_id", "chunk_id", "chunkId", "passage_id", "document_id", "documentId", "doc_id", "uid", "key")
 _TITLES = ("title", "name", "question", "heading", "document_name", "documentName", "filename", "file_name")
 _URLS = ("url", "uri", "link", "href", "source_url", "sourceUrl", "source")
@@ -83,7 +85,7 @@ def read_items(
     rows = _rows(answer, mapping)
     found: list[tuple[KnowledgeItem, float | None]] = []
     for row in rows[:_MAX_ITEMS]:
-        read = _item(row, mapping, source, titles=titles)
+        read = read_row(row, mapping, source=source, titles=titles)
         if read is not None:
             found.append(read)
     if rows and not found:
@@ -103,12 +105,42 @@ def read_items(
 
 def read_item(answer: Json, mapping: ResultMapping, *, source: str) -> KnowledgeItem | None:
     """Return the one document of an answer, or None where there is none in it."""
-    if isinstance(answer, Mapping) and (read := _item(answer, mapping, source)) is not None:
+    if isinstance(answer, Mapping) and (read := read_row(answer, mapping, source=source)) is not None:
         return read[0]
     try:
         return next(iter(read_items(answer, mapping, source=source)), None)
     except SourceError:
         return None
+
+
+def read_row(
+    row: Json, mapping: ResultMapping, *, source: str, titles: bool = False
+) -> tuple[KnowledgeItem, float | None] | None:
+    """Return a passage and the score that the answer gives it; None where there is no text.
+
+    Args:
+        row: an entry of the list of results.
+        mapping: as for `read_items`.
+        source: as for `read_items`.
+        titles: as for `read_items`.
+    """
+    if isinstance(row, str):
+        row = {"text": row}
+    if not isinstance(row, Mapping):
+        return None
+    text = _text(row, mapping)
+    title = _plain(row, mapping.title, _TITLES)
+    known = _plain(row, mapping.id, _IDS)
+    if not text and not (titles and title and known):
+        return None
+    text = text or title
+    url = _plain(row, mapping.url, _URLS)
+    id_ = known or _digest(title, text)
+    metadata = _metadata(row, mapping)
+    if title:
+        metadata["title"] = title
+    item = KnowledgeItem(id=id_, content=text, source=url or title or source, metadata=metadata)
+    return item, _score(row, mapping)
 
 
 def _rows(answer: Json, mapping: ResultMapping) -> Sequence[Json]:
@@ -168,34 +200,11 @@ def _columns(value: Mapping[str, Json]) -> Sequence[Json] | None:
     return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
 
-def _item(
-    row: Json, mapping: ResultMapping, source: str, *, titles: bool = False
-) -> tuple[KnowledgeItem, float | None] | None:
-    """Return a passage and the score that the answer gives it; None where there is no text."""
-    if isinstance(row, str):
-        row = {"text": row}
-    if not isinstance(row, Mapping):
-        return None
-    text = _text(row, mapping)
-    title = _plain(row, mapping.title, _TITLES)
-    known = _plain(row, mapping.id, _IDS)
-    if not text and not (titles and title and known):
-        return None
-    text = text or title
-    url = _plain(row, mapping.url, _URLS)
-    id_ = known or _digest(title, text)
-    metadata = _metadata(row, mapping)
-    if title:
-        metadata["title"] = title
-    item = KnowledgeItem(id=id_, content=text, source=url or title or source, metadata=metadata)
-    return item, _score(row, mapping)
-
-
 def _text(row: Mapping[str, Json], mapping: ResultMapping) -> str:
     if mapping.text:
         found = JsonPath.of(mapping.text).find(row)
         return found.strip() if isinstance(found, str) else ""
-    for name in _TEXTS:
+    for name in TEXTS:
         for place in _places(row):
             found = place.get(name)
             if isinstance(found, str) and found.strip():
@@ -244,7 +253,7 @@ def _metadata(row: Mapping[str, Json], mapping: ResultMapping) -> dict[str, Any]
         places = [place for place in (row.get(_METADATA), row) if isinstance(place, Mapping)]
     for place in places:
         for name, value in place.items():
-            if len(known) < _MAX_FIELDS and name not in known and name not in _TEXTS and _is_short(value):
+            if len(known) < _MAX_FIELDS and name not in known and name not in TEXTS and _is_short(value):
                 known[name] = value
     return known
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 
 from loom_core.errors import ConfigError, LoomError
+from loom_core.knowledge.sources.collections.source import CollectionSource
 from loom_core.server.cli.health import HealthSection, fine, problem, problem_from_error, warning
 from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables, model_section
@@ -28,6 +30,7 @@ _SOURCES_SECONDS = 30.0
 _QUESTION = "loom"  # what remote sources are asked; what they find does not matter
 _OTHER_MODEL = "Correct `llm` in the configuration, or leave it out: then `ask` gives passages only."
 _CORRECT = "Correct it there."
+_INSIDE = {"local", "documents"}  # kinds of sources that are in this program
 
 
 def own_checks(settings: Settings) -> list[Check]:
@@ -86,7 +89,7 @@ async def _sources(settings: Settings) -> list[HealthSection]:
         await blocking(service.sources.load)()
     except ConfigError:  # reported by its own check
         return []
-    asked = [source for source in service.sources.live.values() if source.kind in {"http", "mcp"}]
+    asked = [source for source in service.sources.live.values() if source.kind not in _INSIDE]
     late = problem(
         "gives-no-answer",
         f"It gave no answer within {_SOURCES_SECONDS:g} s.",
@@ -111,6 +114,8 @@ async def _source(source: LiveSource) -> HealthSection:
     try:
         if isinstance(source, McpLiveSource) and (server := await source.connect()) is not None:
             facts = {"server": f"{server.name} {server.version}".strip(), "protocol": server.protocol_version}
+        if isinstance(source.provider, CollectionSource):
+            facts = asdict(await source.provider.describe())
         await source.provider.query(_QUESTION, limit=1)
     except LoomError as error:
         return HealthSection(

@@ -60,6 +60,11 @@ _MAX_BYTES = 16 << 20
 _DEADLINE = 10.0
 _REFERENCE = re.compile(r"\benv:([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*)")
 _EVERYTHING = "local"
+_AS_WRITTEN = {
+    "local",
+    "mcp",
+    "documents",
+}  # a server expands its own variables
 
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
@@ -191,7 +196,7 @@ class _ConfigReader:
         return ConfiguredSource(name, said, config, said.deadline or deadline, self._written.where(path))
 
     def _config(self, kind: Kind, values: Mapping[str, Any], path: tuple[str, ...]) -> SourceConfig:
-        if kind == "http" or (kind == "local" and "home" in values):
+        if kind not in _AS_WRITTEN or (kind == "local" and "home" in values):
             from loom_core.mcp_client.configuration.expansion import Expansion
 
             expansion = Expansion(os.environ)

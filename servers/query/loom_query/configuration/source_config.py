@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
+    from loom_query.configuration.collection_config import CollectionSourceConfig
     from loom_query.configuration.mcp_config import McpConfig
 
 __all__ = [
@@ -28,8 +29,9 @@ __all__ = [
     "config_model",
 ]
 
-Kind = Literal["local", "http", "mcp", "documents"]
-"""A knowledge base on this machine; an HTTP API; a search tool of an MCP server; texts in the file itself."""
+Kind = Literal["local", "http", "mcp", "documents", "qdrant", "milvus", "pgvector", "chroma"]
+"""A knowledge base on this machine; an HTTP API; a search tool of an MCP server; texts in the file itself; a
+collection of an engine that others have filled."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -45,7 +47,10 @@ class _Written(BaseModel):
 class SourceConfigBase(_Written):
     """Keys that sources of every kind have."""
 
-    kind: Kind = Field(description="What it is: local, http, mcp or documents.")
+    kind: Kind = Field(
+        description="What it is: local, http, mcp or documents; or the engine of a collection: qdrant, "
+        "milvus, pgvector or chroma."
+    )
     description: str = Field(default="", description="What is in it, in one sentence, for models to read.")
     hints: tuple[str, ...] = Field(default=(), description="Topics or kinds of question it is good for.")
     deadline: float | None = Field(
@@ -81,11 +86,15 @@ class DocumentsConfig(_Written):
     )
 
 
-SourceConfig: TypeAlias = "LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig"
+SourceConfig: TypeAlias = (
+    "LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig | CollectionSourceConfig"
+)
 """The keys of a source besides those of `SourceConfigBase`."""
 
 
-def config_model(kind: Kind) -> type[LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig]:
+def config_model(
+    kind: Kind,
+) -> type[LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig | CollectionSourceConfig]:
     """Return the model of a kind's own keys; modules for remote sources are imported on demand."""
     if kind == "http":
         from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
@@ -95,7 +104,13 @@ def config_model(kind: Kind) -> type[LocalConfig | HTTPKnowledgeConfig | McpConf
         from loom_query.configuration.mcp_config import McpConfig
 
         return McpConfig
-    return LocalConfig if kind == "local" else DocumentsConfig
+    if kind == "local":
+        return LocalConfig
+    if kind == "documents":
+        return DocumentsConfig
+    from loom_query.configuration.collection_config import CollectionSourceConfig
+
+    return CollectionSourceConfig
 
 
 @dataclass(frozen=True, slots=True)

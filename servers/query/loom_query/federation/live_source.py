@@ -40,8 +40,24 @@ class LiveSource:
         deadline: seconds it has for an answer.
     """
 
-    def __init__(self, provider: KnowledgeBaseProvider, *, kind: Kind, deadline: float) -> None:
+    def __init__(
+        self,
+        provider: KnowledgeBaseProvider,
+        *,
+        kind: Kind,
+        deadline: float,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        """Keep the provider.
+
+        Args:
+            provider: provider that is asked.
+            kind: kind of the source.
+            deadline: seconds it has for an answer.
+            close: releases what belongs to this source alone; may block.
+        """
         self.provider = provider
+        self._close = close
         self.kind: Kind = kind
         self.deadline = deadline
         self._failure = ""
@@ -104,6 +120,8 @@ class LiveSource:
 
     async def close(self) -> None:
         """Release the resources of this source."""
+        if self._close is not None:
+            await to_thread.run_sync(self._close)
 
     async def _close_if_retired(self) -> None:
         if self._retired and not self._uses:
@@ -135,9 +153,8 @@ class OwnLiveSource(LiveSource):
         deadline: float,
         close: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(provider, kind=kind, deadline=deadline)
+        super().__init__(provider, kind=kind, deadline=deadline, close=close)
         self._base = base
-        self._close = close
 
     async def read(self, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
         """See `LiveSource.read`; without a start, the excerpt surrounds the passage."""
@@ -148,11 +165,6 @@ class OwnLiveSource(LiveSource):
             return next(filter(None, stretches), None)
 
         return await to_thread.run_sync(find_excerpt)
-
-    async def close(self) -> None:
-        """Release the knowledge base if this source owns it."""
-        if self._close is not None:
-            await to_thread.run_sync(self._close)
 
 
 class McpLiveSource(LiveSource):

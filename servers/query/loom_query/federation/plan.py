@@ -13,6 +13,7 @@ from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.mcp_client.configuration.config_file import user_file
 from loom_core.plugins import list_registered
+from loom_query.configuration.collection_config import CollectionSourceConfig
 from loom_query.configuration.query_file import QueryFile, SourceProblem, read_query_file
 from loom_query.configuration.source_config import LocalConfig
 
@@ -115,12 +116,23 @@ def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
 
 def _plan_source(configured: ConfiguredSource, settings: Settings) -> Iterator[PlannedSource | SourceProblem]:
     config = configured.config
+    if isinstance(config, LocalConfig | CollectionSourceConfig):
+        _check_retriever(configured, config)
     if isinstance(config, LocalConfig):
         yield from _local(configured, config, settings)
     elif configured.kind == "mcp":
         yield PlannedSource(configured.name, configured, server=_server(configured, settings))
     else:
         yield PlannedSource(configured.name, configured)
+
+
+def _check_retriever(configured: ConfiguredSource, config: LocalConfig | CollectionSourceConfig) -> None:
+    if config.retriever and config.retriever not in (known := list_registered("retriever")):
+        message = f"{configured.where}: there is no retriever {config.retriever!r}."
+        raise ConfigError(message, advice=f"There are: {', '.join(known)}.")
+    if config.retriever_params and not config.retriever:
+        message = f"{configured.where}: retriever_params are given without a retriever."
+        raise ConfigError(message, advice="Name the retriever, or leave them out.")
 
 
 def _local(
@@ -131,12 +143,6 @@ def _local(
         home = settings.config.parent / Path(config.home).expanduser()
         if not home.is_dir():
             raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
-    if config.retriever and config.retriever not in (known := list_registered("retriever")):
-        message = f"{configured.where}: there is no retriever {config.retriever!r}."
-        raise ConfigError(message, advice=f"There are: {', '.join(known)}.")
-    if config.retriever_params and not config.retriever:
-        message = f"{configured.where}: retriever_params are given without a retriever."
-        raise ConfigError(message, advice="Name the retriever, or leave them out.")
     entries = {entry.name: entry for entry in Catalogue(home).list()}
     if not config.knowledge_base:
         for entry in entries.values():

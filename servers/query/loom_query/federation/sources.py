@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import anyio
 from anyio import to_thread
@@ -13,6 +13,8 @@ from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.sources.federation.federation import Federation
 from loom_core.knowledge.sources.library import Library
 from loom_core.knowledge.sources.local import LocalKnowledgeBase
+from loom_core.plugins import create
+from loom_query.configuration.collection_config import CollectionSourceConfig
 from loom_query.configuration.query_file import QueryFile, SourceProblem
 from loom_query.configuration.source_config import DocumentsConfig, LocalConfig
 from loom_query.federation.live_source import LiveSource, McpLiveSource, OwnLiveSource
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     import httpx2
     from anyio.abc import TaskGroup
 
-    from loom_core.knowledge.interface import Retriever
-    from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
+    from loom_core.knowledge.interface import PassageSource, Retriever
+    from loom_core.knowledge.sources.collections.config import Engine
+    from loom_core.knowledge.sources.collections.source import CollectionSource
     from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
     from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase
     from loom_core.llm.interface import LLMProvider
@@ -199,19 +202,20 @@ class Sources:
             return self._server(planned, planned.server)
         if planned.configured.kind == "http":
             return LiveSource(_service(planned), kind="http", deadline=deadline)
+        if isinstance(planned.configured.config, CollectionSourceConfig):
+            stored = self._collection(planned, planned.configured.config)
+            return LiveSource(stored, kind=stored.engine, deadline=deadline, close=stored.close)
         texts = _texts(planned)
         return OwnLiveSource(texts, base=texts, kind="documents", deadline=deadline, close=texts.close)
 
-    def _retriever(
-        self, planned: PlannedSource
-    ) -> Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None:
-        """Return a factory of the retriever that a local source names; one retriever per language model."""
+    def _retriever(self, planned: PlannedSource) -> Callable[[PassageSource], Awaitable[Retriever]] | None:
+        """Return a factory of the retriever that a source names; one retriever per language model."""
         config = planned.configured.config
-        if not isinstance(config, LocalConfig) or not config.retriever:
+        if not isinstance(config, LocalConfig | CollectionSourceConfig) or not config.retriever:
             return None
-        made: tuple[GraphRAGKnowledgeBase, LLMProvider | None, Retriever] | None = None
+        made: tuple[PassageSource, LLMProvider | None, Retriever] | None = None
 
-        async def retriever(knowledge_base: GraphRAGKnowledgeBase) -> Retriever:
+        async def retriever(source: PassageSource) -> Retriever:
             nonlocal made
             model, params = None, dict(config.retriever_params)
             if config.retriever in _WITH_MODEL:
@@ -221,11 +225,24 @@ class Sources:
                         f"The retriever {config.retriever!r} needs a language model, and there is none.",
                         advice=f"Set `llm` in {self.settings.config}.",
                     )
-            if made is None or made[0] is not knowledge_base or made[1] is not model:
-                made = knowledge_base, model, knowledge_base.retriever(config.retriever, **params)
+            if made is None or made[0] is not source or made[1] is not model:
+                made = source, model, create("retriever", config.retriever, [source], **params)
             return made[2]
 
         return retriever
+
+    def _collection(self, planned: PlannedSource, config: CollectionSourceConfig) -> CollectionSource:
+        from loom_core.knowledge.sources.collections.source import CollectionSource
+
+        said = planned.configured.written
+        return CollectionSource(
+            cast("Engine", planned.configured.kind),
+            config,
+            name=planned.name,
+            description=said.description,
+            search_hints=said.hints,
+            retriever=self._retriever(planned),
+        )
 
     def _server(self, planned: PlannedSource, server: ServerConfig) -> McpLiveSource:
         from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase

@@ -1,0 +1,1 @@
+"""Collections of vector databases and search engines that others have filled, as sources; never written."""

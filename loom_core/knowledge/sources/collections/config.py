@@ -1,0 +1,99 @@
+"""Configuration of a collection that others have filled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from loom_core.errors import ConfigError
+from loom_core.keys import check_reference
+from loom_core.knowledge.indexes.engines.servers import ServerUse
+from loom_core.knowledge.sources.remote.json_path import validate_path
+
+__all__ = ["ENGINES", "SOURCE_USE", "CollectionConfig", "CollectionFields", "Engine"]
+
+Engine = Literal["qdrant", "milvus", "pgvector", "chroma"]
+"""Engines whose collections can be sources."""
+
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+SOURCE_USE = ServerUse("`secret` of the source, as env:NAME or keyring:NAME", is_index=False)
+
+
+class CollectionFields(BaseModel):
+    """Names of a collection's fields, or their paths: `metadata.title`; see `JsonPath`.
+
+    Those that are left out are found by the usual names, and in the layouts of LangChain and LlamaIndex.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str = Field(default="", description="Text of a passage.")
+    id: str = Field(default="", description="Id of a passage; by default the engine's own.")
+    title: str = Field(default="", description="Title of its document.")
+    url: str = Field(default="", description="Address of its document.")
+    metadata: str = Field(default="", description="An object with further fields.")
+    vector: str = Field(default="", description="Name of the vector, if there are several.")
+
+    @field_validator("*")
+    @classmethod
+    def _check_path(cls, path: str) -> str:
+        return validate_path(path)
+
+
+class CollectionConfig(BaseModel):
+    """Configuration of a collection that others have filled; Loom only reads it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: str = Field(min_length=1, description="Address of the server, without a password.")
+    collection: str = Field(
+        min_length=1,
+        description="Its name; for pgvector, that of a table or of LangChain's collection.",
+    )
+    secret: str = Field(
+        default="", repr=False, description="Password or API key, as `env:NAME` or `keyring:NAME`."
+    )
+    embedding: str | Mapping[str, Any] = Field(
+        default="",
+        description="The model that made its vectors: `ollama:bge-m3`, `e5-small`, or an object with "
+        "`provider`, `model`…; without it, passages are found by words alone.",
+    )
+    fields: CollectionFields = Field(
+        default=CollectionFields(), description="What its fields are called, where that is not usual."
+    )
+    filters: Mapping[str, str] = Field(
+        default={},
+        description="Filters that it supports: name to field; by default the fields that a sample of it has.",
+    )
+    index_params: Mapping[str, Any] = Field(
+        default={},
+        description="Milvus only: the index as it was made, `metric_type` and `params`; `nprobe` or `ef` "
+        "among these widen a search.",
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        if "@" in url and ":" in url.partition("://")[2].rpartition("@")[0]:
+            raise ValueError("An address must not hold a password: put it into `secret`.")
+        return url
+
+    @field_validator("secret")
+    @classmethod
+    def _check_secret(cls, reference: str) -> str:
+        if reference:
+            try:
+                check_reference(reference)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+        return reference
+
+    @field_validator("filters")
+    @classmethod
+    def _check_filters(cls, filters: Mapping[str, str]) -> Mapping[str, str]:
+        for path in filters.values():
+            validate_path(path)
+        return filters
