@@ -20,7 +20,12 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from loom_core.errors import ConfigError, IndexDamagedError
 from loom_core.knowledge.indexes.engines.damage import first_line
-from loom_core.knowledge.indexes.engines.servers import import_client, split_batches, unavailable
+from loom_core.knowledge.indexes.engines.servers import (
+    INDEX_USE,
+    import_client,
+    split_batches,
+    unavailable,
+)
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -33,13 +38,14 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from loom_core.errors import LoomError
+    from loom_core.knowledge.indexes.engines.servers import ServerUse
     from loom_core.knowledge.interface import PassageVectors, VectorQuery
 
     _Done = TypeVar("_Done")
     _Connection = psycopg.Connection[tuple[Any, ...]]
     _Hits = list[tuple[int, float]]
 
-__all__ = ["PgVectorIndex"]
+__all__ = ["PgVectorIndex", "PostgresDatabase"]
 
 _ENGINE = "PostgreSQL"
 _SEARCH_SECONDS = 10.0
@@ -73,21 +79,14 @@ _DAMAGES = frozenset(
         "58P01",  # one of its files is gone
     }
 )
-_CREDENTIALS = (
-    "Check user and password: the password is LOOM_VECTORS_SECRET in the environment or the key store, "
-    "or that of libpq (PGPASSWORD, .pgpass)."
-)
 _ADVICE = {
     "25006": "Use the address of the primary; or free space on the server, if its disk is full.",
-    "28000": _CREDENTIALS,
-    "28P01": _CREDENTIALS,
     "3D000": "Create the database, or check its name in the address.",
-    "42501": "Let an administrator grant the role CREATE on the database, or give it a schema of its own.",
-    "53100": "Free space on the server; what it has missed is written then. Nothing is lost.",
+    "53100": "Free space on the server; what it has missed is written then.",
     "53300": "Raise max_connections or the role's limit on the server, or put PgBouncer before it.",
-    "55P03": "Another session locks the table: wait for it, or end it. Nothing is lost.",
-    "57014": "The server is too slow or overloaded: look at its load. Nothing is lost.",
-    "57P03": "It is starting or stopping: wait a moment. Nothing is lost.",
+    "55P03": "Another session locks the table: wait for it, or end it.",
+    "57014": "The server is too slow or overloaded: look at its load.",
+    "57P03": "It is starting or stopping: wait a moment.",
 }
 # SQLSTATE by what the server says when it refuses a connection.
 _CONNECT_FAILURES = {
@@ -174,15 +173,12 @@ class PgVectorIndex:
     """
 
     def __init__(self, url: str, *, secret: SecretStr | None, collection: str, dimension: int) -> None:
-        import_client("psycopg", engine="pgvector", extra="pgvector")
+        self._database = PostgresDatabase(url, secret=secret)
         from psycopg import sql
 
-        parameters, schema = _read_url(url)
-        if secret is not None:
-            parameters["password"] = secret.get_secret_value()
-        self._database = _Database(parameters)
         self._collection = collection
         self._dimension = dimension
+        schema = self._database.schema or "loom"
         self._schema = sql.Identifier(schema)
         self._table = sql.Identifier(schema, collection)
 
@@ -380,14 +376,27 @@ class PgVectorIndex:
             connection.execute(statement)
 
 
-class _Database:
+class PostgresDatabase:
     """Connections to one database, kept open; each use of one has a deadline, and errors are translated.
 
     Args:
-        parameters: of libpq.
+        url: as for `PgVectorIndex`.
+        secret: the password; without one, libpq looks for PGPASSWORD and the password file.
+        use: what Loom uses it for.
+
+    Attributes:
+        schema: the schema that the URL names, or empty.
+
+    Raises:
+        ConfigError: the URL is not one of PostgreSQL, or the package `psycopg` is not installed.
     """
 
-    def __init__(self, parameters: Mapping[str, str]) -> None:
+    def __init__(self, url: str, *, secret: SecretStr | None, use: ServerUse = INDEX_USE) -> None:
+        import_client("psycopg", engine="pgvector", extra="pgvector")
+        parameters, self.schema = _read_url(url, use)
+        if secret is not None:
+            parameters["password"] = secret.get_secret_value()
+        self._use = use
         self._parameters = {**_CONNECT, **parameters}
         self._address = f"{parameters['host']}:{parameters.get('port', 5432)}/{parameters.get('dbname', '')}"
         self._idle: list[_Connection] = []
@@ -423,7 +432,7 @@ class _Database:
         set_all = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(values))
         named = [text for setting in values.items() for text in setting]
         if not self._free.acquire(timeout=seconds):
-            raise self._unavailable(f"all {_CONNECTIONS} connections of this process are in use")
+            raise self.unavailable(f"all {_CONNECTIONS} connections of this process are in use")
         try:
             for is_last in (False, True):
                 connection = self._idle.pop() if self._idle else self._connect()
@@ -460,7 +469,7 @@ class _Database:
             except psycopg.Error as error:
                 if not error.sqlstate or error.sqlstate[:2] not in {"0A", "42", "58"}:
                     raise
-                raise self._unavailable(
+                raise self.unavailable(
                     f"it lacks the extension vector, which cannot be made ({first_line(error)})",
                     advice="Install pgvector on the server, and let an administrator run CREATE EXTENSION "
                     "vector in this database.",
@@ -468,10 +477,24 @@ class _Database:
             found = connection.execute(statement).fetchone()
         [version] = found or ("",)
         if tuple(map(int, re.findall(r"\d+", version)))[:2] < _OLDEST:
-            raise self._unavailable(
+            raise self.unavailable(
                 f"its pgvector is {version}, and 0.8 is needed",
                 advice="Update pgvector on the server, then run ALTER EXTENSION vector UPDATE there.",
             )
+
+    def unavailable(self, reason: str, *, advice: str = "", state: str = "") -> LoomError:
+        """Return the error for a server that cannot be asked now, with advice for a SQLSTATE."""
+        if state in {"28000", "28P01"}:
+            advice = f"Check user and password: {self._use.secret}, or that of libpq (PGPASSWORD, .pgpass)."
+        elif state == "42501":
+            advice = "Let an administrator grant it SELECT on the table."
+            if self._use.is_index:
+                advice = (
+                    "Let an administrator grant the role CREATE on the database, or make a schema for it."
+                )
+        elif state in _ADVICE:
+            advice = _ADVICE[state] + (" Nothing is lost." if self._use.is_index else "")
+        return unavailable(_ENGINE, self._address, reason, advice=advice, use=self._use)
 
     def close(self) -> None:
         """Close the connections; one that is in use is closed after that."""
@@ -497,7 +520,7 @@ class _Database:
             # libpq keeps the SQLSTATE of a failure to connect to itself.
             text = first_line(error)
             state = next((state for state, words in _CONNECT_FAILURES.items() if re.search(words, text)), "")
-            raise self._unavailable(text, advice=_ADVICE.get(state, "")) from error
+            raise self.unavailable(text, state=state) from error
 
     @contextmanager
     def _limit_time(self, connection: _Connection, seconds: float) -> Generator[None]:
@@ -519,7 +542,7 @@ class _Database:
                 yield
             except psycopg.Error as error:
                 if has_expired.is_set():
-                    raise self._unavailable(f"it has not answered within {seconds:g} s") from error
+                    raise self.unavailable(f"it has not answered within {seconds:g} s") from error
                 raise
             finally:
                 timer.cancel()
@@ -531,10 +554,7 @@ class _Database:
                 f"The collection in {_ENGINE} at {self._address} is missing or broken: {first_line(error)}.",
                 advice="It is derived from the store, and is written again from there.",
             )
-        return self._unavailable(first_line(error), advice=_ADVICE.get(state, ""))
-
-    def _unavailable(self, reason: str, *, advice: str = "") -> LoomError:
-        return unavailable(_ENGINE, self._address, reason, advice=advice)
+        return self.unavailable(first_line(error), state=state)
 
 
 @contextmanager
@@ -560,8 +580,8 @@ def _array(keys: Collection[int]) -> str:
     return f"{{{','.join(map(str, keys))}}}"
 
 
-def _read_url(url: str) -> tuple[dict[str, str], str]:
-    """Return the parameters of libpq in a URL, and the schema.
+def _read_url(url: str, use: ServerUse) -> tuple[dict[str, str], str]:
+    """Return the parameters of libpq in a URL, and the schema, or an empty text.
 
     Raises:
         ConfigError: it is not a URL of PostgreSQL, or it holds a password.
@@ -572,11 +592,11 @@ def _read_url(url: str) -> tuple[dict[str, str], str]:
     try:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        schema = query.pop("schema", "loom")
+        schema = query.pop("schema", "")
         if parts.password is not None or not query.keys().isdisjoint({"password", "sslpassword"}):
             raise ConfigError(
                 "The address of a PostgreSQL database must not hold a password.",
-                advice="Put it into the environment variable LOOM_VECTORS_SECRET, or into the keyring.",
+                advice=f"Put it elsewhere: {use.secret}.",
             )
         if parts.scheme not in {"postgresql", "postgres"}:
             raise ValueError("it does not begin with postgresql://")
@@ -589,7 +609,7 @@ def _read_url(url: str) -> tuple[dict[str, str], str]:
     except (ValueError, psycopg.Error) as error:
         raise ConfigError(
             f"{url!r} is not the address of a PostgreSQL database: {first_line(error)}.",
-            advice="Write it as postgresql://user@host:5432/database, with ?schema= if it is not loom, "
-            "and parameters of libpq such as sslmode.",
+            advice=f"Write it as {use.address('pgvector', 'postgresql://user@host:5432/database')}; "
+            "?schema= and parameters of libpq such as sslmode may follow.",
         ) from error
     return parameters, schema

@@ -35,6 +35,7 @@ __all__ = [
     "import_client",
     "open_lexical_index",
     "open_vector_index",
+    "read_password",
     "save_setting",
     "split_batches",
     "split_setting",
@@ -179,9 +180,16 @@ def save_setting(store: KnowledgeStore, kind: StoreKind, setting: str, *, on_dis
 
 def find_secret(kind: StoreKind) -> SecretStr | None:
     """Find the password or API key of a server; None if there is none. May read the keyring."""
-    given = os.environ.get(kind.secret, "")
-    # Passwords may hold blanks and any letters; engines that send the secret in a header check that.
-    return register_secret(SecretStr(given)) if given else find_key(kind.secret)
+    return read_password(kind.secret) or find_key(kind.secret)
+
+
+def read_password(variable: str) -> SecretStr | None:
+    """Return the password in an environment variable, or None.
+
+    Passwords may hold blanks and any letters; engines that send the secret in a header check that.
+    """
+    given = os.environ.get(variable, "")
+    return register_secret(SecretStr(given)) if given else None
 
 
 def open_vector_index(

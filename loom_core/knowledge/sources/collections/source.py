@@ -13,6 +13,7 @@ from anyio import to_thread
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, SourceError
 from loom_core.keys import resolve
+from loom_core.knowledge.indexes.engines.servers import read_password
 from loom_core.knowledge.retrieval.retrievers.passages import to_item, with_scores
 from loom_core.knowledge.sources.collections.config import ENGINES
 from loom_core.knowledge.sources.collections.rows import RowReader, make_conditions
@@ -246,8 +247,7 @@ class CollectionSource(NamedSource):
         """Connect, if there is no connection, and look the collection up. Blocks."""
         config = self._config
         if self._collection is None:
-            secret = resolve(config.secret) if config.secret else None
-            self._collection = _connect(self.engine, config, secret)
+            self._collection = _connect(self.engine, config, _find_secret(config.secret))
         space = self._collection.describe()
         sample = self._collection.read(_SAMPLE, (), vectors=space.metric != "cosine" or not space.dimension)
         if sample and not self._items(sample):
@@ -278,7 +278,7 @@ class CollectionSource(NamedSource):
             ) from error
 
 
-_CLIENTS: Mapping[Engine, str] = {"qdrant": "qdrant_client"}
+_CLIENTS: Mapping[Engine, str] = {"pgvector": "psycopg", "qdrant": "qdrant_client"}
 
 
 def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None) -> ForeignCollection:
@@ -289,7 +289,19 @@ def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None)
         from loom_core.knowledge.sources.collections.qdrant import QdrantCollection
 
         return QdrantCollection(config, secret)
+    if engine == "pgvector":
+        from loom_core.knowledge.sources.collections.pgvector import PgVectorCollection
+
+        return PgVectorCollection(config, secret)
     raise ConfigError(f"There is no engine {engine!r}.", advice=f"Choose one of: {', '.join(ENGINES)}.")
+
+
+def _find_secret(reference: str) -> SecretStr | None:
+    """Return the secret of a reference, None for an empty one. Blocks; may read the keyring."""
+    if not reference:
+        return None
+    place, _, name = reference.partition(":")
+    return (read_password(name) if place == "env" else None) or resolve(reference)
 
 
 def _mean_length(vectors: Sequence[Sequence[float]]) -> float:

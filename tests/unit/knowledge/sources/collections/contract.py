@@ -141,8 +141,8 @@ class CollectionContract:
         source.close()
 
     async def test_a_text_that_is_nowhere(self, config) -> None:
-        source = self.open(config, fields={"text": "body"})
-        with pytest.raises(SourceError, match="a text under 'body'") as caught:
+        source = self.open(config, fields={"text": "nowhere"})
+        with pytest.raises(SourceError, match="a text under 'nowhere'") as caught:
             await source.query("wall")
         assert self.field("title") in caught.value.advice
         source.close()
