@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from loom_core.errors import ConfigError, IndexDamagedError, LoomError
 from loom_core.knowledge.indexes.engines.chroma import BATCH, HNSW, make_settings, split_ids
 from loom_core.knowledge.indexes.engines.damage import first_line, is_disk_full
-from loom_core.knowledge.indexes.engines.servers import split_batches, unavailable
+from loom_core.knowledge.indexes.engines.servers import INDEX_USE, split_batches, unavailable
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pydantic import SecretStr
 
+    from loom_core.knowledge.indexes.engines.servers import ServerUse
     from loom_core.knowledge.interface import PassageVectors, VectorQuery
 
-__all__ = ["ChromaServerIndex"]
+__all__ = ["ChromaConnection", "ChromaServerIndex"]
 
 _T = TypeVar("_T")
 
@@ -46,9 +47,6 @@ _COMPARED = 500  # passages that are compared here: fetching more takes longer t
 _OVERFETCH = 2
 _THREADS = 8
 _BROKEN = ("hnsw", "error finding id", "error getting embedding")
-_CREDENTIALS_ADVICE = (
-    "Check its token: the environment variable LOOM_VECTORS_SECRET, or the one in the key store."
-)
 _SERVER_ADVICE = "Check the address; it must be a Chroma server of version 1.0 or newer."
 
 
@@ -67,17 +65,12 @@ class ChromaServerIndex:
         Raises:
             ConfigError: the URL is none of a Chroma server, or the secret cannot be a token.
         """
-        self._address, options = _split_url(url)
-        self._tenant = options.get("tenant", "default_tenant")
-        self._database = options.get("database", "default_database")
-        self._headers = _make_headers(secret)
         self._name = f"{collection}.vectors"  # three characters or more, a letter at both ends
         self._dimension = dimension
-        self._lock = threading.Lock()
-        self._deadlines = threading.local()
-        self._api: FastAPI | None = None
-        self._checked = False
-        self._collection: chromadb.Collection | None = None
+        self._connection = ChromaConnection(
+            url, secret=secret, collection=self._name, check=self._check_dimension
+        )
+        self._ask = self._connection.ask
 
     def create(self) -> None:
         """Make the collection, empty; one that has its name is replaced."""
@@ -88,11 +81,11 @@ class ChromaServerIndex:
                 self._name,
                 configuration={"hnsw": {**HNSW, "ef_search": _EF_SEARCH}},
                 metadata={"dimension": self._dimension},
-                tenant=self._tenant,
-                database=self._database,
+                tenant=self._connection.tenant,
+                database=self._connection.database,
             )
 
-        self._run(replace, end=_in_seconds(_WRITE_SECONDS))
+        self._connection.run(replace, end=_in_seconds(_WRITE_SECONDS))
 
     def upsert(self, passages: PassageVectors) -> None:
         """Store any number of passages; those with an existing key are overwritten."""
@@ -163,13 +156,11 @@ class ChromaServerIndex:
 
     def drop(self) -> None:
         """Delete the collection, if there is one."""
-        self._run(self._delete_collection, end=_in_seconds(_WRITE_SECONDS))
+        self._connection.run(self._delete_collection, end=_in_seconds(_WRITE_SECONDS))
 
     def close(self) -> None:
         """Close connections. The index is not used afterwards."""
-        with self._lock:
-            if self._api is not None:
-                _session(self._api).close()  # Chroma's own client leaves it open
+        self._connection.close()
 
     def _search(self, query: VectorQuery, end: float) -> list[tuple[int, float]]:
         """Search in the way that is the fastest for a restriction: Chroma's filter takes long, if it is wide.
@@ -235,8 +226,72 @@ class ChromaServerIndex:
         vectors = np.asarray(found["embeddings"], dtype=np.float32).reshape(-1, self._dimension)
         return list(zip(map(int, found["ids"]), (vectors @ query.vector).tolist(), strict=True))
 
-    def _ask(self, act: Callable[[chromadb.Collection], _T], *, end: float) -> _T:
-        """Act on the collection, which is looked up again if it was made again meanwhile."""
+    def _check_dimension(self, metadata: Metadata) -> None:
+        dimension = metadata.get("dimension")
+        if dimension != self._dimension:
+            raise IndexDamagedError(
+                f"The vectors in {self._name} of Chroma at {self._connection.address} are of dimension "
+                f"{dimension}, not {self._dimension}.",
+                advice="It is derived from the store, and is built again.",
+            )
+
+    def _delete_collection(self, api: FastAPI) -> None:
+        import httpx
+
+        self._connection.forget()
+        try:
+            api.delete_collection(
+                self._name, tenant=self._connection.tenant, database=self._connection.database
+            )
+        except httpx.HTTPStatusError as error:
+            if not _is_missing_collection(error.response):
+                raise
+
+
+class ChromaConnection:
+    """Requests about one collection of a server, with time limits; errors are translated.
+
+    Args:
+        url: as for `ChromaServerIndex`.
+        secret: the token.
+        collection: its name.
+        use: what Loom uses it for.
+        check: raises if the metadata of a collection that was found are not as expected.
+
+    Attributes:
+        address: address of the server, without a query.
+        tenant: the tenant that the URL names, or the default.
+        database: the database that the URL names, or the default.
+
+    Raises:
+        ConfigError: the URL is none of a Chroma server, or the secret cannot be a token.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: SecretStr | None,
+        collection: str,
+        use: ServerUse = INDEX_USE,
+        check: Callable[[Metadata], None] | None = None,
+    ) -> None:
+        self._use = use
+        self._token_advice = f"Check its token: {use.secret}."
+        self.address, options = _split_url(url, use)
+        self.tenant = options.get("tenant", "default_tenant")
+        self.database = options.get("database", "default_database")
+        self._headers = _make_headers(secret, self._token_advice)
+        self._name = collection
+        self._check = check
+        self._lock = threading.Lock()
+        self._deadlines = threading.local()
+        self._api: FastAPI | None = None
+        self._checked = False
+        self._collection: chromadb.Collection | None = None
+
+    def ask(self, act: Callable[[chromadb.Collection], _T], *, end: float) -> _T:
+        """Act on the collection, which is looked up again if it was made again meanwhile; see `run`."""
         import httpx
 
         def run(api: FastAPI) -> _T:
@@ -250,33 +305,18 @@ class ChromaServerIndex:
             self._collection = found = self._find_collection(api)
             return act(found)
 
-        return self._run(run, end=end)
+        return self.run(run, end=end)
 
-    def _find_collection(self, api: FastAPI) -> chromadb.Collection:
-        import chromadb
+    def run(self, act: Callable[[FastAPI], _T], *, end: float) -> _T:
+        """Act before a time, a second time if the connection was lost, and translate errors.
 
-        model = api.get_collection(self._name, tenant=self._tenant, database=self._database)
-        dimension = (model.metadata or {}).get("dimension")
-        if dimension != self._dimension:
-            raise IndexDamagedError(
-                f"The vectors in {self._name} of Chroma at {self._address} are of dimension {dimension}, "
-                f"not {self._dimension}.",
-                advice="It is derived from the store, and is built again.",
-            )
-        return chromadb.Collection(client=api, model=model, embedding_function=None)
+        Args:
+            act: what to do.
+            end: the time, of `time.monotonic`.
 
-    def _delete_collection(self, api: FastAPI) -> None:
-        import httpx
-
-        self._collection = None
-        try:
-            api.delete_collection(self._name, tenant=self._tenant, database=self._database)
-        except httpx.HTTPStatusError as error:
-            if not _is_missing_collection(error.response):
-                raise
-
-    def _run(self, act: Callable[[FastAPI], _T], *, end: float) -> _T:
-        """Act before a time, a second time if the connection was lost, and translate errors."""
+        Raises:
+            StoreUnavailableError, IndexDamagedError: as `VectorIndex`.
+        """
         import httpx
         from chromadb.errors import ChromaError
 
@@ -290,13 +330,35 @@ class ChromaServerIndex:
         except httpx.HTTPStatusError as error:
             raise self._explain(error.response) from error
         except httpx.TimeoutException as error:
-            raise self._unavailable("it does not answer in time") from error
+            raise self.unavailable("it does not answer in time") from error
         except httpx.HTTPError as error:
-            raise self._unavailable(f"the connection failed ({first_line(error)})") from error
+            raise self.unavailable(f"the connection failed ({first_line(error)})") from error
         except (ChromaError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            raise self._unavailable(
+            raise self.unavailable(
                 f"it does not answer as Chroma does ({type(error).__name__})", _SERVER_ADVICE
             ) from error
+
+    def forget(self) -> None:
+        """Look the collection up again at the next request."""
+        self._collection = None
+
+    def close(self) -> None:
+        """Close connections."""
+        with self._lock:
+            if self._api is not None:
+                _session(self._api).close()  # Chroma's own client leaves it open
+
+    def unavailable(self, reason: str, advice: str = "") -> LoomError:
+        """Return the error for a server that cannot be asked now."""
+        return unavailable("Chroma", self.address, reason, advice=advice, use=self._use)
+
+    def _find_collection(self, api: FastAPI) -> chromadb.Collection:
+        import chromadb
+
+        model = api.get_collection(self._name, tenant=self.tenant, database=self.database)
+        if self._check is not None:
+            self._check(model.metadata or {})
+        return chromadb.Collection(client=api, model=model, embedding_function=None)
 
     def _connect(self, end: float) -> FastAPI:
         """Return the client, with an end for its requests; at first use, check that the server fits it."""
@@ -308,8 +370,8 @@ class ChromaServerIndex:
             self._deadlines.end = min(end, _in_seconds(_CONNECT_SECONDS))
             version = api.get_version()
             if int(version.partition(".")[0]) < 1:
-                raise self._unavailable(f"it is of version {version}", _SERVER_ADVICE)
-            api.get_database(self._database, tenant=self._tenant)
+                raise self.unavailable(f"it is of version {version}", _SERVER_ADVICE)
+            api.get_database(self.database, tenant=self.tenant)
             self._checked = True
         self._deadlines.end = end
         return api
@@ -324,9 +386,9 @@ class ChromaServerIndex:
         from chromadb.config import System
 
         settings = make_settings()
-        settings.chroma_server_host = self._address
-        settings.chroma_server_http_port = urlsplit(self._address).port or 80  # required, and not used
-        settings.chroma_server_ssl_enabled = self._address.startswith("https")
+        settings.chroma_server_host = self.address
+        settings.chroma_server_http_port = urlsplit(self.address).port or 80  # required, and not used
+        settings.chroma_server_ssl_enabled = self.address.startswith("https")
         settings.chroma_server_headers = dict(self._headers)
         api = System(settings).instance(FastAPI)
         _session(api).event_hooks = {"request": [self._limit_time], "response": [_raise_for_status]}
@@ -347,35 +409,32 @@ class ChromaServerIndex:
         kind, message = _read_error(response)
         if status in {401, 403}:
             reason = "it refuses the token" if self._headers else "it asks for a token"
-            return self._unavailable(f"{reason} ({status})", _CREDENTIALS_ADVICE)
+            return self.unavailable(f"{reason} ({status})", self._token_advice)
         if is_disk_full(message):
-            return self._unavailable("its disk is full", "Free some space on the server; nothing is lost.")
+            return self.unavailable("its disk is full", "Free some space on the server; nothing is lost.")
         if (
             _is_missing_collection(response)
             or (kind == "InvalidArgumentError" and "dimension" in message)
             or any(sign in message.casefold() for sign in _BROKEN)
         ):
             return IndexDamagedError(
-                f"{self._name} of Chroma at {self._address} cannot be used: {message}.",
+                f"{self._name} of Chroma at {self.address} cannot be used: {message}.",
                 advice="It is derived from the store, and is built again.",
             )
         if kind == "NotFoundError":
-            return self._unavailable(
+            return self.unavailable(
                 message, "Check tenant and database of the address, or create them there."
             )
         if not kind and status < 500:
-            return self._unavailable(f"it answers with {status}, as Chroma does not", _SERVER_ADVICE)
-        return self._unavailable(f"it answers with {status} {message}".rstrip())
-
-    def _unavailable(self, reason: str, advice: str = "") -> LoomError:
-        return unavailable("Chroma", self._address, reason, advice=advice)
+            return self.unavailable(f"it answers with {status}, as Chroma does not", _SERVER_ADVICE)
+        return self.unavailable(f"it answers with {status} {message}".rstrip())
 
 
 def _in_seconds(seconds: float) -> float:
     return time.monotonic() + seconds
 
 
-def _split_url(url: str) -> tuple[str, dict[str, str]]:
+def _split_url(url: str, use: ServerUse) -> tuple[str, dict[str, str]]:
     """Return the address without a query, and the query's options."""
     with suppress(ValueError):  # a port that is no number
         parts = urlsplit(url)
@@ -393,19 +452,18 @@ def _split_url(url: str) -> tuple[str, dict[str, str]]:
     shown = re.sub("//[^/]*@", "//", url.partition("?")[0])  # without what may be secret
     raise ConfigError(
         f"{shown!r} is no address of a Chroma server, or has more than that.",
-        advice="Write http:// or https://, host and port, such as chroma+http://localhost:8000; only "
-        "?tenant=…&database=… may follow. A token belongs into LOOM_VECTORS_SECRET.",
+        advice="Write http:// or https://, host and port, such as "
+        f"{use.address('chroma', 'http://localhost:8000')}; only ?tenant=…&database=… may follow. A token "
+        f"belongs elsewhere: {use.secret}.",
     )
 
 
-def _make_headers(secret: SecretStr | None) -> dict[str, str]:
+def _make_headers(secret: SecretStr | None, advice: str) -> dict[str, str]:
     token = "" if secret is None else secret.get_secret_value().strip()
     if not token:
         return {}
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError(
-            "The token for Chroma has characters that no token can have.", advice=_CREDENTIALS_ADVICE
-        )
+        raise ConfigError("The token for Chroma has characters that no token can have.", advice=advice)
     return {"X-Chroma-Token": token, "Authorization": f"Bearer {token}"}
 
 

@@ -278,13 +278,17 @@ class CollectionSource(NamedSource):
             ) from error
 
 
-_CLIENTS: Mapping[Engine, str] = {"pgvector": "psycopg", "qdrant": "qdrant_client"}
+_CLIENTS: Mapping[Engine, str] = {"chroma": "chromadb", "pgvector": "psycopg", "qdrant": "qdrant_client"}
 
 
 def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None) -> ForeignCollection:
     """Return a collection, which is connected to at its first use."""
     if config.index_params and engine != "milvus":
         raise ConfigError("`index_params` are Milvus's alone.", advice="Leave them out.")
+    if engine == "chroma":
+        from loom_core.knowledge.sources.collections.chroma import ChromaCollection
+
+        return ChromaCollection(config, secret)
     if engine == "qdrant":
         from loom_core.knowledge.sources.collections.qdrant import QdrantCollection
 

@@ -73,7 +73,7 @@ class CollectionContract:
             ({"title": ["Visby", "Brno"]}, {"Visby", "Brno"}),
             ({"walled": True}, {"Visby", "Town 52", "Town 102", "Town 152", "Town 202", "Town 252"}),
             ({"year": {"lte": 1902}}, {"Lübeck", "Visby"}),
-            ({"year": {"gte": 2198.5}}, {"Town 299", "Town 300"}),
+            ({"year": {"gte": 2199}}, {"Town 299", "Town 300"}),
             ({"year": {"lt": 1905}, "lang": {"ne": "zh"}}, {"Lübeck", "Visby", "Brno"}),
             ({"year": {"lt": 1904}, "title": {"ne": ["Visby", "Brno"]}}, {"Lübeck", "厦门"}),
         ],
