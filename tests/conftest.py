@@ -83,13 +83,35 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(server.close)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin with other files: those that one has compiled, the others need not compile."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and (worker := _worker(collector.config)):
+        first = len(report.result) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests as slow but those of units, which mark themselves: `-m "not slow"` is the fast lane."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark all tests as slow but those of units, which mark themselves: `-m "not slow"` is the fast lane.
+
+    Workers have to agree on the order of tests.
+    """
+    if _worker(config):
+        items.sort(key=lambda item: item.path)
     units = f"{_HERE / 'unit'}{os.sep}"
     for item in items:
         if not str(item.path).startswith(units):
             item.add_marker(pytest.mark.slow)
+
+
+def _worker(config: pytest.Config) -> dict[str, Any]:
+    """Facts about this worker of pytest-xdist; none in the process that has them, or is alone."""
+    return getattr(config, "workerinput", {})
 
 
 def pytest_collection() -> None:
