@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,9 +54,20 @@ def open_kb(folder: Path) -> Iterator[Callable[..., GraphRAGKnowledgeBase]]:
         knowledge_base.close()
 
 
-@pytest.fixture
-def filled(open_kb: Callable[..., GraphRAGKnowledgeBase]) -> GraphRAGKnowledgeBase:
-    """A knowledge base with three documents, all indexes built."""
-    knowledge_base = open_kb()
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed knowledge base with three documents, all indexes built; tests use copies of it."""
+    folder = tmp_path_factory.mktemp("built") / "kb"
+    knowledge_base = GraphRAGKnowledgeBase.from_config(
+        embedding_provider=create_embedder("hashing"), path=folder, name="wissen"
+    )
     asyncio.run(knowledge_base.add_documents(drafts()))
-    return knowledge_base
+    knowledge_base.close()
+    return folder
+
+
+@pytest.fixture
+def filled(built: Path, folder: Path, open_kb: Callable[..., GraphRAGKnowledgeBase]) -> GraphRAGKnowledgeBase:
+    """An open copy of `built`."""
+    shutil.copytree(built, folder)
+    return open_kb()

@@ -21,14 +21,14 @@ from loom_core.storage import ProcessLock
 
 pytestmark = pytest.mark.slow
 
-COUNT = 300
+COUNT = 150
 
 
 @pytest.fixture
 def damaged(filled, folder: Path) -> Path:
-    """A larger knowledge base, an unfinished job in it, with pages of its documents overwritten."""
+    """A larger knowledge base with an unfinished job; a page of its documents is overwritten, and others."""
     texts = [
-        f"# Note {n}\n\nNote {n} is about Person{n} in Town{n % 7}. " + "长城很长。" * 200
+        f"# Note {n}\n\nNote {n} is about Person{n} in Town{n % 7}. " + "长城很长。" * 60
         for n in range(COUNT)
     ]
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"{text} {n}") for n, text in enumerate(texts)]
@@ -41,9 +41,11 @@ def damaged(filled, folder: Path) -> Path:
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     size = db.execute("PRAGMA page_size").fetchone()[0]
     (pages,) = db.execute("PRAGMA page_count").fetchone()
+    (text,) = db.execute("SELECT text FROM documents WHERE uri = 'text:60'").fetchone()
     db.close()
+    of_documents = path.read_bytes().index(text) // size
     with path.open("r+b") as file:
-        for page in range(pages // 2, pages // 2 + 4):
+        for page in (of_documents, *range(pages // 2, pages // 2 + 3)):
             file.seek(page * size)
             file.write(b"\xff" * size)
     return folder
@@ -55,7 +57,7 @@ def test_documents_vectors_and_unfinished_jobs_are_saved(damaged: Path, open_kb)
     saved = salvage(damaged)
     assert saved.kept is not None
     assert saved.kept.exists()
-    # Pages of documents are among those that were overwritten; which ones is told.
+    assert saved.lost
     assert saved.documents + len(saved.lost) == COUNT + 3
     assert saved.documents > COUNT * 0.8
     assert saved.jobs == 1
