@@ -131,7 +131,7 @@ async def test_an_interrupted_job_goes_on_where_it_stopped(tmp_path: Path):
             read.append(messages[1]["content"])
             return response
 
-    text = "the town of zell. " * 300
+    text = "the town of zell. " * 200  # so that there are several batches
     model = Hanging(naming("zell"))
     kb = knowledge_base(model, tmp_path, confirm_tokens=None, confirm_cost=None)
     with anyio.move_on_after(60):
@@ -259,7 +259,7 @@ async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_as
 
 async def test_what_is_in_is_made_ready_while_the_rest_waits_for_the_model():
     """Words, vectors and graph of the documents before do not wait until the account is topped up."""
-    town = "the town of zell has a lake. " * 300  # so that there are several batches
+    town = "the town of zell has a lake. " * 150  # so that there are several batches
     told = anyio.Event()
 
     def reply(request: ChatRequest) -> str | LLMError:
