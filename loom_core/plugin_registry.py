@@ -21,8 +21,10 @@ __all__ = ["PluginKind", "create", "list_registered", "register"]
 
 _log = logging.getLogger(__name__)
 
-PluginKind = Literal["lexical_index", "llm", "memory", "reranker", "retriever", "tool", "vector_index"]
-"""Kinds of plugins: `LexicalServerIndex`, `Retriever`, `Reranker` and `VectorIndex` of
+PluginKind = Literal[
+    "graph_store", "lexical_index", "llm", "memory", "reranker", "retriever", "tool", "vector_index"
+]
+"""Kinds of plugins: `RemoteGraphStore`, `LexicalServerIndex`, `Retriever`, `Reranker` and `VectorIndex` of
 `loom_core.knowledge.interface`, `LLMProvider` of `loom_core.llm.interface`, `Memory` of
 `loom_core.runs.memory`, `Tool` of `loom_core.tools.interface`."""
 
@@ -34,6 +36,7 @@ _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _ENGINES = "loom_core.knowledge.indexes.engines"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
+    "graph_store": {"falkordb": f"{_ENGINES}.falkordb"},
     "lexical_index": {
         "elasticsearch": f"{_ENGINES}.elasticsearch",
         "opensearch": f"{_ENGINES}.elasticsearch",

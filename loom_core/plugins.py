@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import (
         LexicalServerIndex,
         PassageSource,
+        RemoteGraphStore,
         Reranker,
         Retriever,
         VectorIndex,
@@ -34,6 +35,8 @@ __all__ = ["PluginKind", "PluginRegistry", "create", "list_registered", "registe
 _F = TypeVar("_F", bound="Callable[..., object]")
 
 
+@overload
+def create(kind: Literal["graph_store"], name: str, *args: object, **params: object) -> RemoteGraphStore: ...
 @overload
 def create(
     kind: Literal["lexical_index"], name: str, *args: object, **params: object

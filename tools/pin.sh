@@ -6,7 +6,7 @@
 #
 # dev.txt is what CI installs; loom-kb.txt, loom-query-server.txt, loom-agent-server.txt and loom-flow-server.txt are
 # what these servers need to run, in the same versions. The others are environments of their own: peers.txt for servers that tests speak with,
-# stores.txt for vector databases that tests start, small-model.txt for a language model,
+# stores.txt for databases that tests start, small-model.txt for a language model,
 # tagger.txt for the training of the entity tagger,
 # agent-frameworks.txt for agent frameworks that a benchmark compares with Loom, clients.txt and clients-v1.txt for MCP
 # clients that a benchmark drives, image.txt for what builds the container

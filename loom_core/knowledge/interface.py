@@ -27,7 +27,6 @@ __all__ = [
     "EntityEdge",
     "EntityNode",
     "Extractor",
-    "GraphPath",
     "GraphStore",
     "KnowledgeBaseProvider",
     "LexicalIndex",
@@ -36,6 +35,7 @@ __all__ = [
     "LexicalServerIndex",
     "PassageSource",
     "PassageVectors",
+    "RemoteGraphStore",
     "Reranker",
     "Retriever",
     "VectorIndex",
@@ -463,14 +463,6 @@ class EntityEdge:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class GraphPath:
-    """A path from one entity to another: n nodes and the n-1 edges between them, in order."""
-
-    nodes: tuple[EntityNode, ...]
-    edges: tuple[EntityEdge, ...]
-
-
 class GraphStore(Protocol):
     """Entities and relations. Derived from the store; keys are the store's entity keys."""
 
@@ -504,10 +496,6 @@ class GraphStore(Protocol):
         """
         ...
 
-    def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """Return a shortest path in either direction of the relations, or None within `max_hops`."""
-        ...
-
     def relations(self, first: int, last: int) -> list[EntityEdge]:
         """Return every relation whose subject's key is from `first` to `last`, in any order."""
         ...
@@ -522,4 +510,38 @@ class GraphStore(Protocol):
 
     def close(self) -> None:
         """Flush and release files. The store is not used afterwards."""
+        ...
+
+
+class RemoteGraphStore(GraphStore, Protocol):
+    """One graph of a graph database, derived from the store.
+
+    Registered as `register("graph_store", engine)`. The factory is called as `factory(url, secret=…,
+    graph=…)` and must not connect: a server may be away when a knowledge base is opened. `url` is the address
+    in the setting, without a password; `secret` (a `SecretStr`) is the password, or None. `graph` is a name
+    of at most 60 ASCII letters, digits and underscores that begins with a letter.
+
+    All methods block, and any thread may call them; one at a time writes. What a method wrote is seen by
+    every later one. `loom_core.testing.RemoteGraphStoreContract` is what an implementation must pass.
+
+    Raises:
+        StoreUnavailableError: the server cannot be asked now: it is away, does not answer in time, refuses
+            the credentials, is too old, or has no room. Nothing is rebuilt for that.
+        IndexDamagedError: there is no such graph, or it is broken: it is built again.
+    """
+
+    def create(self) -> None:
+        """Make the graph, empty; one that has its name is replaced."""
+        ...
+
+    def version(self) -> int:
+        """Return a number that grows with every change, and is kept with the graph.
+
+        So it shows that a server came back with an older state: one that is restarted from its last snapshot,
+        or that takes the place of another, may have lost what it had acknowledged.
+        """
+        ...
+
+    def drop(self) -> None:
+        """Delete the graph, if there is one."""
         ...

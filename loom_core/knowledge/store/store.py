@@ -32,6 +32,9 @@ MetaName = Literal[
     "vectors",
     "collection",
     "vector_languages",
+    "graph",
+    "graph_collection",
+    "graph_version",
     "lexical",
     "words_collection",
 ]
@@ -39,7 +42,9 @@ MetaName = Literal[
 
 `llm` is the language model that extracted last, if any; `vectors` the setting of where vectors are searched,
 `collection` the name of the collection in a vector database and the folder that it belongs to, and
-`vector_languages` the language groups in it; `lexical` and `words_collection` are the same for words.
+`vector_languages` the language groups in it; `lexical` and `words_collection` are the same for words,
+`graph` and `graph_collection` for the graph. `graph_version` is the generation and the version of what was
+last written into a graph database.
 """
 
 

@@ -1,52 +1,38 @@
-"""Common rules of all graph stores: limits, the order of edges, the edges along a path."""
+"""Common rules of all graph stores: limits, and the order of edges."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from loom_core.knowledge.interface import EntityEdge
 
 __all__ = [
-    "MAX_NEIGHBOUR_HOPS",
-    "MAX_PATH_HOPS",
-    "edges_along",
     "missing_ends_error",
     "strongest_first",
     "validate_hops",
 ]
 
-MAX_NEIGHBOUR_HOPS = 3
-MAX_PATH_HOPS = 10
+_MAX_HOPS = 3
 
 
-def validate_hops(hops: int, *, most: int) -> int:
-    """Validate a number of hops and return it.
+def validate_hops(hops: int) -> None:
+    """Validate a number of hops.
 
     Raises:
-        InvalidInputError: it is below 1 or above `most`.
+        InvalidInputError: it is below 1 or above 3.
     """
-    if not 1 <= hops <= most:
-        raise InvalidInputError(f"{hops} hops cannot be followed.", advice=f"Ask for 1 to {most} hops.")
-    return hops
+    if not 1 <= hops <= _MAX_HOPS:
+        raise InvalidInputError(f"{hops} hops cannot be followed.", advice=f"Ask for 1 to {_MAX_HOPS} hops.")
 
 
 def strongest_first(edges: Iterable[EntityEdge]) -> list[EntityEdge]:
     """Return edges by support, then confidence, the highest first; then by identity."""
     return sorted(edges, key=_strength)
-
-
-def edges_along(keys: Sequence[int], edges: Iterable[EntityEdge]) -> tuple[EntityEdge, ...]:
-    """Return the strongest edge, in either direction, for each step from one key to the next."""
-    strongest: dict[frozenset[int], EntityEdge] = {}
-    for edge in strongest_first(edges):
-        strongest.setdefault(frozenset((edge.subject, edge.object)), edge)
-    return tuple(strongest[frozenset(step)] for step in pairwise(keys))
 
 
 def missing_ends_error(missing: Iterable[int]) -> InvalidInputError:

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import StoreBusyError
 from loom_core.knowledge.indexes.engines.graph_rules import (
-    MAX_NEIGHBOUR_HOPS,
-    MAX_PATH_HOPS,
-    edges_along,
     missing_ends_error,
     strongest_first,
     validate_hops,
@@ -34,14 +31,12 @@ from loom_core.knowledge.indexes.engines.kuzu_session import (
     read_entities,
     read_ring_of_many,
     read_ring_of_one,
-    read_shortest_path,
     store_entity,
     tables_size,
     translate_error,
     update_relation,
     write_tables,
 )
-from loom_core.knowledge.interface import GraphPath
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Sequence
@@ -249,7 +244,7 @@ class KuzuGraphStore:
             InvalidInputError: `hops` is not 1 to 3, or the engine did not answer in time.
             IndexDamagedError: the engine failed.
         """
-        validate_hops(hops, most=MAX_NEIGHBOUR_HOPS)
+        validate_hops(hops)
         if limit < 1:
             return [], []
         with self._read_transaction() as session:
@@ -261,24 +256,6 @@ class KuzuGraphStore:
                     met += ring
             found = {entity.key: entity for entity in read_entities(session, met)}
             return [found[other] for other in met[1:]], strongest_first(read_edges_among(session, met))
-
-    def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """Return a shortest path in either direction of the relations, or None within `max_hops`.
-
-        Between two entities it takes the strongest edge. From an entity to itself it is that entity.
-
-        Raises:
-            InvalidInputError: `max_hops` is not 1 to 10, or the engine did not answer in time.
-            IndexDamagedError: the engine failed.
-        """
-        validate_hops(max_hops, most=MAX_PATH_HOPS)
-        with self._read_transaction() as session:
-            keys = [start] if start == end else read_shortest_path(session, start, end, hops=max_hops)
-            found = {entity.key: entity for entity in read_entities(session, keys)}
-            if not found:
-                return None
-            edges = read_edges_among(session, keys) if start != end else []
-            return GraphPath(tuple(found[key] for key in keys), edges_along(keys, edges))
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
         """Return every relation whose subject's key is from `first` to `last`, in no order.

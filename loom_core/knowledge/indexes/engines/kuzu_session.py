@@ -39,7 +39,6 @@ __all__ = [
     "read_entities",
     "read_ring_of_many",
     "read_ring_of_one",
-    "read_shortest_path",
     "store_entity",
     "tables_size",
     "translate_error",
@@ -244,9 +243,6 @@ _EDGES_FROM = """
 _EDGES_TO = """
     MATCH (a:Entity)-[r:REL]->(b:Entity) WHERE b.id IN $ids AND NOT a.id IN $ids
     RETURN a.id, r.predicate, b.id, r.support, r.confidence"""
-_SHORTEST = """
-    MATCH p = (:Entity {{id: $source}})-[:REL* SHORTEST 1..{hops}]-(:Entity {{id: $target}})
-    RETURN properties(nodes(p), 'id') LIMIT 1"""
 _COUNT_ENTITIES = "MATCH (e:Entity) RETURN count(*)"
 _COUNT_RELATIONS = "MATCH (:Entity)-[r:REL]->(:Entity) RETURN count(*)"
 # An empty string is a value here, so NULL needs another spelling, and one that no text has.
@@ -333,16 +329,6 @@ def read_edges_touching(session: KuzuSession, keys: Collection[int]) -> list[Ent
     ids = list(keys)
     rows = [row for statement in (_EDGES_FROM, _EDGES_TO) for row in session.rows(statement, ids=ids)]
     return [EntityEdge(*row) for row in cast("list[tuple[int, str, int, int, float]]", rows)]
-
-
-def read_shortest_path(session: KuzuSession, start: int, end: int, *, hops: int) -> list[int]:
-    """Return keys along a shortest path between two entities, or nothing.
-
-    The engine's own breadth-first search: 50 ms at 100,000, 130 ms through a hub of 60,000, which is what
-    one reading of that hub's neighbours takes.
-    """
-    found = session.rows(_SHORTEST.format(hops=hops), source=start, target=end)
-    return cast("list[int]", found[0][0]) if found else []
 
 
 def read_counts(session: KuzuSession) -> tuple[int, int]:

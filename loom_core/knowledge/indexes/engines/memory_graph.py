@@ -8,14 +8,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.indexes.engines.graph_rules import (
-    MAX_NEIGHBOUR_HOPS,
-    MAX_PATH_HOPS,
-    edges_along,
     missing_ends_error,
     strongest_first,
     validate_hops,
 )
-from loom_core.knowledge.interface import EntityEdge, EntityNode, GraphPath
+from loom_core.knowledge.interface import EntityEdge, EntityNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -83,7 +80,7 @@ class MemoryGraphStore:
         Raises:
             InvalidInputError: `hops` is not 1 to 3.
         """
-        validate_hops(hops, most=MAX_NEIGHBOUR_HOPS)
+        validate_hops(hops)
         with self._lock:
             if key not in self._entities or limit < 1:
                 return [], []
@@ -99,33 +96,6 @@ class MemoryGraphStore:
                 met.update(dict.fromkeys(ring))
             nodes = [self._entities[other] for other in met if other != key]
             return nodes, strongest_first(self._edges_among(met))
-
-    def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """Return a shortest path in either direction of the relations, or None within `max_hops`.
-
-        Between two entities it takes the strongest edge. From an entity to itself it is that entity.
-
-        Raises:
-            InvalidInputError: `max_hops` is not 1 to 10.
-        """
-        validate_hops(max_hops, most=MAX_PATH_HOPS)
-        with self._lock:
-            if start not in self._entities or end not in self._entities:
-                return None
-            came_from = {start: start}
-            ring = [start]
-            for _ in range(max_hops):
-                if end in came_from:
-                    break
-                ring = [other for member in ring for other in self._unmet(member, came_from)]
-            if end not in came_from:
-                return None
-            keys = [end]
-            while keys[-1] != start:
-                keys.append(came_from[keys[-1]])
-            keys.reverse()
-            nodes = tuple(self._entities[key] for key in keys)
-            return GraphPath(nodes, edges_along(keys, self._edges_among(keys)))
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
         """Return every relation whose subject's key is from `first` to `last`."""
@@ -160,11 +130,6 @@ class MemoryGraphStore:
         for identity in self._touching.get(key, ()):
             edge = self._relations[identity]
             yield (edge.object if edge.subject == key else edge.subject), edge
-
-    def _unmet(self, key: int, came_from: dict[int, int]) -> list[int]:
-        unmet = sorted({other for other, _ in self._steps(key)} - came_from.keys())
-        came_from.update(dict.fromkeys(unmet, key))
-        return unmet
 
     def _edges_among(self, keys: Collection[int]) -> Iterator[EntityEdge]:
         members = frozenset(keys)

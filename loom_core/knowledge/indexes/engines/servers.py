@@ -1,4 +1,4 @@
-"""Vectors and words in servers by URL: the setting `engine+url`, and what their adapters share."""
+"""Vectors, words and graphs in servers by URL: their settings, and what their adapters share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from loom_core.knowledge.interface import PassageVectors
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from loom_core.knowledge.interface import LexicalServerIndex, VectorIndex
+    from loom_core.knowledge.interface import LexicalServerIndex, RemoteGraphStore, VectorIndex
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.plugin_registry import PluginKind
 
 __all__ = [
+    "GRAPH",
     "INDEX_USE",
     "LEXICAL",
     "VECTORS",
@@ -33,6 +34,7 @@ __all__ = [
     "check_setting",
     "find_secret",
     "import_client",
+    "open_graph_store",
     "open_lexical_index",
     "open_vector_index",
     "read_password",
@@ -58,7 +60,7 @@ class StoreKind:
     """
 
     plugin: PluginKind
-    setting: Literal["vectors", "lexical"]
+    setting: Literal["vectors", "lexical", "graph"]
     local: tuple[str, ...]
     secret: str
     held: str
@@ -97,6 +99,16 @@ LEXICAL = StoreKind(
 )
 """Words: by tantivy on this machine, or by a search engine."""
 
+GRAPH = StoreKind(
+    plugin="graph_store",
+    setting="graph",
+    local=("kuzu", "none"),
+    secret="LOOM_GRAPH_SECRET",
+    held="the graph is",
+    server="graph database",
+    examples={"falkordb": "falkordb://localhost:6379"},
+)
+"""The graph: in Kùzu on this machine, only in the tables of the store, or in a graph database."""
 
 @dataclass(frozen=True, slots=True)
 class ServerUse:
@@ -121,13 +133,16 @@ INDEX_USE = ServerUse(
 )
 """Use as an index of the vectors of a knowledge base."""
 
-_SETTING = re.compile(r"([a-z][a-z0-9_-]*)\+([a-z][a-z0-9+.-]*://.+)", re.IGNORECASE | re.DOTALL)
+_SETTING = re.compile(r"(?:([a-z][a-z0-9_-]*)\+)?(([a-z][a-z0-9_+.-]*)://.+)", re.IGNORECASE | re.DOTALL)
 
 
 def split_setting(setting: str) -> tuple[str, str] | None:
-    """Split `engine+url` into both; None where it is no such setting."""
+    """Split `engine+url` into both; None where it is no such setting.
+
+    A URL alone names its engine by its scheme.
+    """
     match = _SETTING.fullmatch(setting)
-    return None if match is None else (match[1].lower(), match[2])
+    return None if match is None else ((match[1] or match[3]).lower(), match[2])
 
 
 def check_setting(setting: str, kind: StoreKind) -> tuple[str, str]:
@@ -140,10 +155,11 @@ def check_setting(setting: str, kind: StoreKind) -> tuple[str, str]:
     if parts is None:
         named = setting.partition("+")[0].partition(":")[0]
         engine = named if named in kind.examples else list(kind.examples)[-1]
+        example = kind.examples[engine]
         raise ConfigError(
             f"{setting[:60]!r} does not say where {kind.held}.",
-            advice=f"Write {', '.join(kind.local)}; or a {kind.server} as its engine, a plus sign and "
-            f"its URL, such as {engine}+{kind.examples[engine]}.",
+            advice=f"Write {', '.join(kind.local)}; or a {kind.server} by its address, such as "
+            f"{example if example.startswith(engine) else f'{engine}+{example}'}.",
         )
     engine, url = parts
     known = plugin_registry.list_registered(kind.plugin)
@@ -214,6 +230,16 @@ def open_lexical_index(setting: str, *, secret: SecretStr | None, collection: st
     """
     engine, url = check_setting(setting, LEXICAL)
     return plugin_registry.create("lexical_index", engine, url, secret=secret, collection=collection)
+
+
+def open_graph_store(setting: str, *, secret: SecretStr | None, graph: str) -> RemoteGraphStore:
+    """Open the graph that a setting names; it connects at first use.
+
+    Raises:
+        ConfigError: there is no such engine, its client is not installed, or the URL is none of its own.
+    """
+    engine, url = check_setting(setting, GRAPH)
+    return plugin_registry.create("graph_store", engine, url, secret=secret, graph=graph)
 
 
 def import_client(module: str, *, engine: str, extra: str) -> Any:  # noqa: ANN401 - modules of optional packages

@@ -1,13 +1,14 @@
 import subprocess
 import sys
 
-HEAVY = ["numpy", "chromadb", "httpx2", "kuzu", "tantivy"]
+HEAVY = ["numpy", "chromadb", "httpx2", "kuzu", "redis", "tantivy"]
 MODULES = [
     "memory_graph",
     "memory_lexical",
     "chroma",
     "chroma_server",
     "elasticsearch",
+    "falkordb",
     "kuzu",
     "tantivy",
     "probe",

@@ -184,14 +184,11 @@ def hub(path: Path, *, spokes: int = 3000) -> KuzuGraphStore:
     return loaded(path, entities, relations)
 
 
-def test_a_hub_is_cut_and_paths_lead_through_it(tmp_path: Path) -> None:
+def test_a_hub_is_cut_and_deleted_with_its_relations(tmp_path: Path) -> None:
     store = hub(tmp_path / "graph")
     nodes, edges = store.neighbours(5, hops=3, limit=20)
     assert len(nodes) == 21
     assert len(edges) == 21
-    path = store.path(17, 2900)
-    assert path is not None
-    assert [node.key for node in path.nodes] == [17, 1, 2900]
     store.delete_entities([1])
     assert store.counts() == (3000, 0)
     store.close()
