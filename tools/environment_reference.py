@@ -32,8 +32,10 @@ its entry ([mcp-json.md](mcp-json.md)). A command-line option takes precedence o
 """
 
 _OURS = {
+    "LOOM_GRAPH_SECRET": "password of the graph database of a knowledge base; also in the keyring",
     "LOOM_HOME": "Loom's folder: knowledge bases, configurations, runs, tokens; `~/.loom` by default. As "
     "`--home`",
+    "LOOM_KB_GRAPH": "where new knowledge bases of `loom-kb` keep their graph, as `--graph`",
     "LOOM_KB_LLM": "language model that helps `loom-kb` to find entities, as `--llm`; `none` for rules alone",
     "LOOM_KB_LEXICAL": "where new knowledge bases of `loom-kb` search words, as `--lexical`",
     "LOOM_KB_VECTORS": "where new knowledge bases of `loom-kb` search their vectors, as `--vectors`",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.indexes.graph import GraphIndex
+    from loom_core.knowledge.indexes.graph import GraphIndex, GraphIndexes
     from loom_core.knowledge.indexes.lexical import DerivedLexicalIndex, LexicalIndexes
     from loom_core.knowledge.indexes.vectors import ChromaDenseSearch, ChromaVectors, FlatVectors
 
@@ -17,6 +17,7 @@ __all__ = [
     "DerivedLexicalIndex",
     "FlatVectors",
     "GraphIndex",
+    "GraphIndexes",
     "LexicalIndexes",
 ]
 

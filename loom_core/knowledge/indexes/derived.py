@@ -275,6 +275,10 @@ class SteppedIndex(DerivedIndex):
     def _take(self, keys: Sequence[int], generation: int) -> None:
         """Add chunks, or those that are in the store and have what is indexed."""
 
+    def _next_keys(self, after: int) -> list[int]:
+        """Return the keys of the next step of a build, in order."""
+        return self._store.documents.chunk_keys(after=after, limit=self.step_size)
+
     def _begin(self, generation: int) -> None:
         """Prepare a new, empty index, in place of the remains of an interrupted build."""
         self._remove(generation)
@@ -304,8 +308,8 @@ class SteppedIndex(DerivedIndex):
         self._remove(old)
 
     def _grow(self, growing: _PartialBuild) -> bool:
-        """Add the next chunks; return False once there are no more."""
-        keys = self._store.documents.chunk_keys(after=growing.after, limit=self.step_size)
+        """Add what has the next keys; return False once there are no more."""
+        keys = self._next_keys(growing.after)
         self._take(keys, growing.generation)
         growing.after = keys[-1] if keys else growing.after
         return bool(keys)

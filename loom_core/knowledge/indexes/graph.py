@@ -1,27 +1,33 @@
-"""The graph index: Kùzu on disk, a store in memory, or a neighbourhood read from the store."""
+"""The graph index: Kùzu on disk, a store in memory, a database, or a neighbourhood read from the store."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import suppress
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, StoreError
+from loom_core.errors import IndexDamagedError, StoreError, StoreUnavailableError
 from loom_core.knowledge.indexes.derived import DerivedIndex
 from loom_core.knowledge.indexes.engines.child_call import ChildError
+from loom_core.knowledge.indexes.engines.servers import GRAPH
 from loom_core.knowledge.indexes.graph_build import GraphBuild
+from loom_core.knowledge.indexes.graph_changes import apply_changes, find_changed, sample_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import TypeVar
 
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.interface import EntityEdge, GraphStore
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import PendingChanges
     from loom_core.knowledge.store.graph import GraphTable
 
-__all__ = ["GraphIndex", "neighbourhood"]
+    _Found = TypeVar("_Found")
+
+__all__ = ["GraphIndex", "GraphIndexes", "neighbourhood"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +37,129 @@ _LARGE = 500  # changed entities; above, copying a whole new graph into Kùzu is
 _COMPARED = 8  # entities that are compared with the store when a graph is opened
 _ATTEMPTS = 3
 _WAIT_SECONDS = 0.2
+
+
+class GraphIndexes:
+    """The graph where the setting says: in Kùzu here, in a graph database, or only in the store's tables.
+
+    The setting is in the store, so that all processes have the same; it may change at any time.
+
+    Args:
+        store: the store.
+        folder: where the knowledge base is; None keeps the graph in memory.
+    """
+
+    def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
+        self._local = GraphIndex(store, folder)
+        self._remote: RemoteGraph | None = None
+        self._choosing = threading.Lock()
+        self._folder = folder
+        self._store = store
+
+    @property
+    def choice(self) -> str:
+        """The setting: `kuzu`, `none`, or the address of a graph database. Blocks."""
+        return GRAPH.choice(self._store)
+
+    @property
+    def maintained(self) -> list[DerivedIndex]:
+        """The indexes that are kept in sync with the store: one, or none. Blocks."""
+        remote = self._find_remote()
+        if remote is not None:
+            return [remote]
+        return [self._local] if self.choice == "kuzu" else []
+
+    def ask(
+        self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int, owner: bool
+    ) -> _Found:
+        """Ask the graph, or the store where there is none that is up to date and answers. Blocks.
+
+        Args:
+            ask: queries the graph; it may be called twice.
+            around: keys of the entities around which it does so.
+            hops: how many hops from them it follows.
+            owner: whether this process holds the lock: no other may open the graph on disk.
+        """
+        remote = self._find_remote()
+        try:
+            if remote is not None:
+                if remote.is_current():
+                    return remote.ask(ask)
+            elif owner and (graph := self._local.graph_store()) is not None:
+                return ask(graph)
+        except StoreUnavailableError:
+            pass  # the store has the same
+        except IndexDamagedError as error:
+            (remote or self._local).report_damage(error)
+        return ask(neighbourhood(self._store.graph, around, hops=hops))
+
+    def find_problem(self) -> str:
+        """Ask the graph database; return why it cannot be asked, or empty. Blocks."""
+        remote = self._find_remote()
+        if remote is None:
+            return ""
+        with suppress(StoreUnavailableError, IndexDamagedError):
+            remote.ask(lambda graph: graph.version())
+        return remote.problem
+
+    def sync(self) -> bool:
+        """Bring the graph a step closer to the store; for the holder of the lock. Blocks.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        remote = self._find_remote()
+        if remote is None:
+            self.leave_server()
+            if self.choice == "kuzu":
+                return self._local.sync()
+        self._local.discard()
+        return remote is not None and remote.sync()
+
+    def wait(self) -> bool:
+        """Wait a moment for the child that builds a graph; return False if there is none."""
+        return self._local.wait()
+
+    def progress(self) -> tuple[int, int]:
+        """Return how far the graph in a database is built, and its end; 0 for both without one. Blocks."""
+        remote = self._find_remote()
+        return (0, 0) if remote is None else remote.progress()
+
+    def lag(self) -> int:
+        """Return how many changes are still to be applied. Blocks."""
+        return max((index.lag() for index in self.maintained), default=0)
+
+    def leave_server(self) -> None:
+        """Delete the graph in a database, if there is one and it can be reached. Blocks."""
+        if self._folder is None or not self._store.changes.state("remote_graph").generation:
+            return
+        from loom_core.knowledge.indexes.remote_graph import RemoteGraph
+
+        left = RemoteGraph.known(self._store, self._folder)
+        if left is None:
+            self._store.changes.forget("remote_graph")
+        else:
+            left.discard()
+
+    def close(self) -> None:
+        """Release files and connections; the next use opens them again."""
+        self._local.close()
+        if self._remote is not None:
+            self._remote.close()
+
+    def _find_remote(self) -> RemoteGraph | None:
+        """Return the graph in the database that the setting names, if it names one."""
+        choice = self.choice
+        if self._folder is None or choice in GRAPH.local:
+            return None
+        from loom_core.knowledge.indexes.remote_graph import RemoteGraph
+
+        with self._choosing:
+            if self._remote is None or self._remote.setting != choice:
+                if self._remote is not None:
+                    self._remote.close()
+                self._remote = RemoteGraph(self._store, self._folder, choice)
+            return self._remote
 
 
 class GraphIndex(DerivedIndex):
@@ -92,6 +221,14 @@ class GraphIndex(DerivedIndex):
             if building is not None:
                 building.kill()
             super().close()
+
+    def discard(self) -> None:
+        """Delete the graph, as it is no longer configured."""
+        with self._lock:
+            building, self._building = self._building, None
+            if building is not None:
+                building.kill()
+            super().discard()
 
     def _catch_up(self, limit: int) -> bool:
         if self._building is None:
@@ -166,23 +303,9 @@ class GraphIndex(DerivedIndex):
             self._graph_store = KuzuGraphStore.load(self._path(generation), nodes, edges)
 
     def _apply(self, pending: PendingChanges, generation: int) -> None:
-        touched = sorted(self._find_changed(pending))
-        if not touched:
-            return
-        # Write only the differences: a passage about a hub changes one of its thousands of relations.
-        graph_store, graph = self._open(generation), self._store.graph
-        stored = {_identity(edge): edge for edge in graph_store.touching(touched)}
-        with self._store.database.snapshot():
-            edges = {_identity(edge): edge for edge in graph.edges(touched)}
-            changed = [edge for identity, edge in edges.items() if stored.get(identity) != edge]
-            # The other ends may also be new, with their own changes still pending.
-            concerned = {end for edge in changed for end in (edge.subject, edge.object)}.union(touched)
-            nodes = set(graph.nodes(sorted(concerned)))
-        there = set(graph_store.get(concerned))
-        graph_store.delete_entities({node.key for node in there} - {node.key for node in nodes})
-        graph_store.delete_relations(stored.keys() - edges.keys())
-        graph_store.upsert_entities(sorted(nodes - there, key=attrgetter("key")))
-        graph_store.upsert_relations(changed)
+        changed = find_changed(self._store, pending)
+        if changed:
+            apply_changes(self._store, self._open(generation), changed)
 
     def _probe(self, path: Path) -> str | None:
         from loom_core.knowledge.indexes.engines.probe import probe_kuzu
@@ -194,18 +317,11 @@ class GraphIndex(DerivedIndex):
             return False
         changes = self._store.changes
         ahead = changes.since(changes.state(self.name).watermark, limit=_AHEAD) or pending
-        return len(self._find_changed(ahead)) > _LARGE
-
-    def _find_changed(self, pending: PendingChanges) -> set[int]:
-        """Return the entities that changed, including those of new chunks."""
-        return self._store.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
+        return len(find_changed(self._store, ahead)) > _LARGE
 
     def _is_consistent(self) -> bool:
-        graph_store, graph = self._graph_store, self._store.graph
-        highest = self._store.graph.highest()
-        places = sorted({highest * n // _COMPARED for n in range(_COMPARED)})
-        keys = [key for place in places for key in graph.keys(after=place, limit=1)]
-        return graph_store is not None and set(graph_store.get(keys)) == set(graph.nodes(keys))
+        graph_store = self._graph_store
+        return graph_store is not None and sample_matches(self._store, graph_store, size=_COMPARED)
 
     def _is_open(self) -> bool:
         return self._graph_store is not None
@@ -223,10 +339,6 @@ class GraphIndex(DerivedIndex):
             self._check(generation)
             self._graph_store = KuzuGraphStore(self._path(generation))
         return self._graph_store
-
-
-def _identity(edge: EntityEdge) -> tuple[int, str, int]:
-    return edge.subject, edge.predicate, edge.object
 
 
 _RING = 400  # entities of one hop that are followed further

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.interface import GraphStore, LexicalIndex, LexicalSearch
@@ -157,7 +158,9 @@ def check_lexical(
     return _check_index(name, compare, what="words", differing=differing)
 
 
-def check_graph_store(store: KnowledgeStore, graph_store: GraphStore) -> Iterator[CheckFinding]:
+def check_graph_store(
+    store: KnowledgeStore, graph_store: GraphStore, *, name: IndexName = "graph"
+) -> Iterator[CheckFinding]:
     """Check that the graph store equals the store's graph. No process may be writing to it."""
     graph, after, wrong = store.graph, 0, 0
     try:
@@ -169,18 +172,33 @@ def check_graph_store(store: KnowledgeStore, graph_store: GraphStore) -> Iterato
                     f"the graph has {counted[0]:,} entities and {counted[1]:,} relations, "
                     f"not {entities:,} and {relations:,}"
                 )
-                yield CheckFinding("indexes", text, "index", ("graph",))
+                yield CheckFinding("indexes", text, "index", (name,))
                 return
             while keys := graph.keys(after=after, limit=_BATCH):
                 wrong += len(set(graph.nodes(keys)) ^ set(graph_store.get(keys)))
                 wrong += len(set(graph.edges_from(keys)) ^ set(graph_store.relations(after + 1, keys[-1])))
                 after = keys[-1]
     except IndexDamagedError as error:
-        yield CheckFinding("indexes", f"the graph cannot be read: {error.message}", "index", ("graph",))
+        yield CheckFinding("indexes", f"the graph cannot be read: {error.message}", "index", (name,))
         return
     if wrong:
         text = f"{wrong:,} entities or relations of the graph do not match the store"
-        yield CheckFinding("indexes", text, "index", ("graph",))
+        yield CheckFinding("indexes", text, "index", (name,))
+
+
+def _check_graph_server(store: KnowledgeStore, index: RemoteGraph) -> Iterator[CheckFinding]:
+    """Check that a graph in a database equals the store's graph; nothing is found while that is written."""
+    with store.database.snapshot():
+        if not index.is_current():
+            return
+        try:
+            version = index.ask(lambda graph: graph.version())
+            found = index.ask(lambda graph: list(check_graph_store(store, graph, name=index.name)))
+            if index.ask(lambda graph: graph.version()) == version:
+                yield from found
+        except IndexDamagedError as error:
+            text = f"the graph cannot be read: {error.message}"
+            yield CheckFinding("indexes", text, "index", (index.name,))
 
 
 def _sample(keys: Sequence[int], count: int) -> list[int]:
@@ -222,23 +240,30 @@ def check_flat_vectors(store: KnowledgeStore, index: LanguageVectors) -> Iterato
     return _check_vector_index(store, "vectors", index.keys, differing)
 
 
-def servers_of(store: KnowledgeStore, folder: Path) -> list[RemoteVectors | RemoteLexicalIndex]:
+def servers_of(store: KnowledgeStore, folder: Path) -> list[RemoteVectors | RemoteLexicalIndex | RemoteGraph]:
     """Return the indexes of a knowledge base that are in servers, and built."""
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
-    known = (RemoteVectors.known(store, folder), RemoteLexicalIndex.known(store, folder))
+    kinds = (RemoteVectors, RemoteLexicalIndex, RemoteGraph)
+    known = [kind.known(store, folder) for kind in kinds]
     return [index for index in known if index is not None and index.is_built]
 
 
-def check_server(store: KnowledgeStore, index: RemoteVectors | RemoteLexicalIndex) -> Iterator[CheckFinding]:
-    """Check that an index in a server holds every passage once; compare a sample.
+def check_server(
+    store: KnowledgeStore, index: RemoteVectors | RemoteLexicalIndex | RemoteGraph
+) -> Iterator[CheckFinding]:
+    """Check that an index in a server holds every passage once; compare a sample. A graph is compared whole.
 
     Raises:
         StoreUnavailableError: the server cannot be asked.
     """
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
+    if isinstance(index, RemoteGraph):
+        return _check_graph_server(store, index)
     if not isinstance(index, RemoteVectors):
         return iter(index.ask(lambda opened: list(check_lexical(store, opened, name=index.name))))
 

@@ -10,10 +10,9 @@ from anyio import to_thread
 
 from loom_core import plugin_registry
 from loom_core.embedding.numpy_import import import_numpy
-from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError
-from loom_core.knowledge.indexes import GraphIndex, LexicalIndexes
-from loom_core.knowledge.indexes.engines.servers import LEXICAL, VECTORS, save_setting
-from loom_core.knowledge.indexes.graph import neighbourhood
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.knowledge.indexes import GraphIndexes, LexicalIndexes
+from loom_core.knowledge.indexes.engines.servers import GRAPH, LEXICAL, VECTORS, save_setting
 from loom_core.knowledge.indexes.vectors import VectorIndexes
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
@@ -149,6 +148,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             save_metadata(store, provider, name=known_as, description=description, search_hints=search_hints)
             save_setting(store, VECTORS, config.vectors, on_disk=folder is not None)
             save_setting(store, LEXICAL, config.lexical, on_disk=folder is not None)
+            save_setting(store, GRAPH, config.graph, on_disk=folder is not None)
         except LoomError:
             store.close()
             raise
@@ -175,7 +175,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             owner = OwnerClient(folder, settings=peers, digest=digest)
         self._owner = owner
         self._words = LexicalIndexes(store, folder)
-        self._graph = GraphIndex(store, folder)
+        self._graph = GraphIndexes(store, folder)
         self._vectors = VectorIndexes(
             store,
             folder=folder,
@@ -398,21 +398,15 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     ) -> _Found:
         """Query a graph that holds at least the neighbourhood of some entities. Blocks.
 
-        The process that works for the knowledge base has Kùzu; any other, and that one, too, while Kùzu's
-        graph is not whole, reads the store.
+        The process that works for the knowledge base has Kùzu, and all have a graph database, if there is
+        one. Where it is not whole or cannot be asked, the store is read.
 
         Args:
             ask: queries the graph; it may be called twice.
             around: keys of the entities.
             hops: how many hops from them `ask` follows.
         """
-        graph = self._graph.graph_store() if self.worker.is_owner else None
-        if graph is not None:
-            try:
-                return ask(graph)
-            except IndexDamagedError as error:
-                self._graph.report_damage(error)
-        return ask(neighbourhood(self.store.graph, around, hops=hops))
+        return self._graph.ask(ask, around=around, hops=hops, owner=self.worker.is_owner)
 
     def associations(self) -> Associations:
         """Return the associations of entities: relations of the graph, and names together beyond chance."""
@@ -439,14 +433,24 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         """Where its words are searched: a setting of `RAGConfig.lexical`. Blocks."""
         return self._words.choice
 
-    def move(self, *, vectors: str = "", lexical: str = "") -> None:
-        """Search vectors or words somewhere else from now on; the worker moves them. Blocks.
+    @property
+    def graph_setting(self) -> str:
+        """Where its graph is: a setting of `RAGConfig.graph`. Blocks."""
+        return self._graph.choice
 
-        Questions are answered from where they are until all are there.
+    def graph_problem(self) -> str:
+        """Ask the graph database, if there is one; return why it cannot be asked, or empty. Blocks."""
+        return self._graph.find_problem()
+
+    def move(self, *, vectors: str = "", lexical: str = "", graph: str = "") -> None:
+        """Search vectors or words somewhere else from now on, or the graph; the worker moves them. Blocks.
+
+        Questions are answered from where they are until all are there; of the graph, from the store.
 
         Args:
             vectors: see `RAGConfig.vectors`; empty leaves them where they are.
             lexical: see `RAGConfig.lexical`; empty leaves it where it is.
+            graph: see `RAGConfig.graph`; empty leaves it where it is.
 
         Raises:
             ConfigError: there is no such place, or the knowledge base is in memory.
@@ -454,11 +458,12 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         on_disk = self._folder is not None
         save_setting(self.store, VECTORS, vectors, on_disk=on_disk)
         save_setting(self.store, LEXICAL, lexical, on_disk=on_disk)
+        save_setting(self.store, GRAPH, graph, on_disk=on_disk)
 
     def moving_progress(self) -> tuple[int, int]:
-        """Return how far vectors and words have been moved to servers, and the end of that. Blocks."""
-        vectors, words = self._vectors.progress(), self._words.progress()
-        return vectors[0] + words[0], vectors[1] + words[1]
+        """Return how far what moves to servers is there, in keys, and the end of that. Blocks."""
+        moving = [self._vectors.progress(), self._words.progress(), self._graph.progress()]
+        return sum(done for done, _ in moving), sum(end for _, end in moving)
 
     def leave_servers(self) -> None:
         """Delete its collections in servers, those that there are and that can be reached. Blocks.
@@ -467,12 +472,13 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         """
         self._vectors.leave_database()
         self._words.leave_server()
+        self._graph.leave_server()
 
     def index_lag(self) -> dict[str, int]:
         """Return how many changes of the store each index has still to apply. Blocks."""
         return {
             index.name: index.lag()
-            for index in (*self._words.maintained, self._graph, *self._vectors.maintained)
+            for index in (*self._words.maintained, *self._graph.maintained, *self._vectors.maintained)
         }
 
     # -- as a source of passages -------------------------------------------------------------------

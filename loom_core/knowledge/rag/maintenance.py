@@ -220,12 +220,13 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             if ours:
                 await to_thread.run_sync(self.worker.release)
         state = self.store.changes.state
-        everywhere: tuple[IndexName, ...] = ("words", "remote_words", "vectors", "remote")
+        everywhere: tuple[IndexName, ...] = ("words", "remote_words", "vectors", "remote", "remote_graph")
         checked = [name for name in everywhere if state(name).built]
-        owned = ["graph", "chroma"] if state("chroma").built else ["graph"]
+        files: tuple[IndexName, ...] = ("graph", "chroma")
+        owned = [name for name in files if state(name).built]
         report.checked.append(f"indexes: {', '.join([*checked, *(owned if ours else ())])}")
         report.findings += await to_thread.run_sync(self._check_servers, self._folder, report.notes)
-        if not ours:
+        if owned and not ours:
             left = ", ".join(owned)
             report.notes.append(f"not checked, as {self._other_owner()} works with it: {left}")
         return report
@@ -238,6 +239,8 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         findings: list[CheckFinding] = []
         for index in servers_of(self.store, folder):
             try:
+                if index.name == "remote_graph" and (lag := index.lag()):
+                    notes.append(f"not checked: the graph, which lacks {lag:,} changes in {index.setting}")
                 findings += check_server(self.store, index)
             except StoreUnavailableError as error:
                 notes.append(f"not checked: the {index.kind.setting}. {error.message}")
@@ -255,6 +258,8 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             names |= {"chroma", "remote"}  # those of them that there are
         if "words" in names:
             names.add("remote_words")
+        if "graph" in names:
+            names.add("remote_graph")
         generations: dict[IndexName, int] = {name: changes.state(name).generation for name in names}
         for name, generation in generations.items():
             changes.mark_damaged(name, generation=generation)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
-    from loom_core.knowledge.indexes import GraphIndex, LexicalIndexes
+    from loom_core.knowledge.indexes import GraphIndexes, LexicalIndexes
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.ingest.runner import IngestRunner
     from loom_core.knowledge.rag.owner.client import OwnerClient
@@ -71,7 +71,7 @@ class KnowledgeBaseWorker:
         *,
         ingest: IngestRunner,
         words: LexicalIndexes,
-        graph: GraphIndex,
+        graph: GraphIndexes,
         vectors: VectorIndexes,
         embedder: CurrentEmbedder | None,
         lock: ProcessLock | None,

@@ -95,6 +95,12 @@ class RAGConfig(BaseModel):
         description="Where words are searched: tantivy here; or a search engine as engine+url, as in "
         "elasticsearch+http://localhost:9200. It is kept in the knowledge base; empty leaves it as it is.",
     )
+    graph: str = Field(
+        default="",
+        description="Where the graph of entities and relations is kept: kuzu, in a file here; none, only in "
+        "the knowledge base's own tables; or a graph database, as in falkordb://localhost:6379. The setting "
+        "is kept in the knowledge base; empty leaves it as it is.",
+    )
     near_duplicates: NearDuplicates = Field(
         default="drop", description="Whether near-duplicate passages are dropped."
     )

@@ -36,6 +36,7 @@ class Library:
         embedder: which embedder new knowledge bases use; see `create_embedder`.
         vectors: where new knowledge bases search their vectors; see `RAGConfig.vectors`.
         lexical: where new knowledge bases search words; see `RAGConfig.lexical`.
+        graph: where new knowledge bases keep their graph; see `RAGConfig.graph`.
         llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
@@ -53,6 +54,7 @@ class Library:
         embedder: str = "auto",
         vectors: str = "",
         lexical: str = "",
+        graph: str = "",
         llm: str | Mapping[str, Any] = "",
         only: Sequence[str] = (),
         may_use: Callable[[str], bool] = lambda _name: True,
@@ -63,6 +65,7 @@ class Library:
         self._choice = embedder
         self._vectors = vectors
         self._lexical = lexical
+        self._graph = graph
         self._llm_choice = llm
         self._llm: LLMProvider | None = None
         self._embedders: dict[str, EmbeddingProvider] = {}
@@ -203,7 +206,9 @@ class Library:
         knowledge_base = GraphRAGKnowledgeBase.from_config(
             embedding_provider=embedder,
             llm_provider=self.language_model(),
-            config=RAGConfig(vectors=self._vectors, lexical=self._lexical) if new else None,
+            config=RAGConfig(vectors=self._vectors, lexical=self._lexical, graph=self._graph)
+            if new
+            else None,
             name=name,
             path=folder,
             peers=PeerSettings(program=self._program),

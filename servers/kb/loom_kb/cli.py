@@ -28,6 +28,7 @@ __all__ = ["SERVER", "run"]
 _VECTORS = "LOOM_KB_VECTORS"
 _LEXICAL = "LOOM_KB_LEXICAL"
 _SECRET = "LOOM_VECTORS_SECRET"
+_GRAPH, _GRAPH_SECRET = "LOOM_KB_GRAPH", "LOOM_GRAPH_SECRET"
 _LEXICAL_SECRET = "LOOM_LEXICAL_SECRET"
 _MOST_ENTITIES = 20_000  # a browser can still draw them
 _MOST_TOPICS = 100  # and sentences of each
@@ -76,6 +77,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
             embedder=args.embedder,
             vectors=(args.vectors or os.environ.get(_VECTORS, "")).strip(),
             lexical=(args.lexical or os.environ.get(_LEXICAL, "")).strip(),
+            graph=(args.graph or os.environ.get(_GRAPH, "")).strip(),
             llm=model_setting(args.llm),
             profile=getattr(args, "profile", "full"),
             version=version(PROGRAM),
@@ -88,6 +90,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
         options = ["--embedder", settings.embedder] if settings.embedder != "auto" else []
         options += ["--vectors", settings.vectors] if settings.vectors else []
         options += ["--lexical", settings.lexical] if settings.lexical else []
+        options += ["--graph", settings.graph] if settings.graph else []
         options += ["--llm", settings.llm] if settings.llm else []
         for name in settings.sources:
             options += ["--kb", name]
@@ -101,6 +104,8 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
             keys.append(_SECRET)
         if "://" in settings.lexical:
             keys.append(_LEXICAL_SECRET)
+        if "://" in settings.graph:
+            keys.append(_GRAPH_SECRET)
         return list(dict.fromkeys(keys))
 
     def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
@@ -194,6 +199,14 @@ def _options(command: argparse.ArgumentParser) -> None:
         help="where new knowledge bases search words: tantivy, or a search engine as engine+URL, such as"
         " elasticsearch+http://localhost:9200 or opensearch+https://search.example; its password or API key"
         f" in ${_LEXICAL_SECRET} (default ${_LEXICAL}, else tantivy)",
+    )
+    command.add_argument(
+        "--graph",
+        default="",
+        metavar="WHERE",
+        help="where new knowledge bases keep their graph of entities: kuzu, none (only in their own tables),"
+        " or a graph database, such as falkordb://localhost:6379; its password in"
+        f" ${_GRAPH_SECRET} (default ${_GRAPH}, else kuzu)",
     )
     command.add_argument(
         "--llm",
@@ -381,7 +394,7 @@ def _maintenance(commands: ServerCommands) -> None:
 
     rebuild = commands.add(
         "rebuild",
-        "rebuild indexes, or with --embedder all vectors by another model, or move --vectors or --lexical",
+        "rebuild indexes, or all vectors with --embedder; or move: --vectors, --lexical, --graph",
     )
     _one_kb(rebuild)
     rebuild.add_argument(

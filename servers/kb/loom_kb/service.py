@@ -67,6 +67,7 @@ class KnowledgeService:
             embedder=settings.embedder,
             vectors=settings.vectors,
             lexical=settings.lexical,
+            graph=settings.graph,
             llm=configuration(settings.llm),
             only=settings.sources,
             may_use=_may_use,

@@ -27,6 +27,7 @@ class Settings:
         embedder: which embedder new knowledge bases use.
         vectors: where new knowledge bases search their vectors, see `RAGConfig.vectors`; empty if not set.
         lexical: where new knowledge bases search words, see `RAGConfig.lexical`; empty if not set.
+        graph: where new knowledge bases keep their graph, see `RAGConfig.graph`; empty if not set.
         llm: which language model finds entities in addition to the rules, see
             `language_model.configuration`; empty if not set, `none` for rules alone.
         profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT requires them.
@@ -41,6 +42,7 @@ class Settings:
     embedder: str = "auto"
     vectors: str = ""
     lexical: str = ""
+    graph: str = ""
     llm: str = ""
     profile: Literal["full", "chatgpt"] = "full"
     version: str = field(default="")

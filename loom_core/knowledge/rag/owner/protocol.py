@@ -170,7 +170,12 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
     """
     shaping = config.model_dump(
         mode="json",
-        exclude={"waits": True, "vectors": True, "extraction": {"confirm_tokens", "confirm_cost"}},
+        exclude={
+            "waits": True,
+            "vectors": True,
+            "graph": True,
+            "extraction": {"confirm_tokens", "confirm_cost"},
+        },
     )
     same = [loom_version(), shaping, embeds, extractor_id, reranks]
     return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()

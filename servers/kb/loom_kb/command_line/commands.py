@@ -75,7 +75,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     # For `rebuild`, --embedder is the embedder to change to, not the current one.
     rebuilds = args.command == "rebuild"
     service = KnowledgeService(
-        replace(settings, embedder="auto", vectors="", lexical="") if rebuilds else settings
+        replace(settings, embedder="auto", vectors="", lexical="", graph="") if rebuilds else settings
     )
 
     async def run() -> int:
@@ -274,6 +274,7 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
             "vectors": knowledge_base.coverage()[0],
             "vectors_in": knowledge_base.vectors,
             "words_in": knowledge_base.lexical,
+            **_graph_facts(knowledge_base),
             "embedder": knowledge_base.embedder_id,
             **next_embedder(knowledge_base),
             "extraction": extraction_of(knowledge_base.extraction_model),
@@ -294,6 +295,11 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
     for line in fact_lines(numbers):
         out(line)
     return 0
+
+
+def _graph_facts(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
+    problem = knowledge_base.graph_problem()
+    return {"graph_in": knowledge_base.graph_setting, **({"graph_problem": problem} if problem else {})}
 
 
 async def _overview(service: KnowledgeService, args: argparse.Namespace) -> int:

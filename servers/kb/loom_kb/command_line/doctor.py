@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, IndexDamagedError, LoomError, StoreUnavailableError
 from loom_core.installation import how_to_install
-from loom_core.knowledge.indexes.engines.servers import LEXICAL, VECTORS
+from loom_core.knowledge.indexes.engines.servers import GRAPH, LEXICAL, VECTORS
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, loom_version
 from loom_core.knowledge.store import KnowledgeStore
@@ -41,6 +41,7 @@ from loom_kb.service import KnowledgeService
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.sources.catalogue import CatalogueEntry
@@ -63,10 +64,13 @@ _REMEDIES: dict[ProblemKind, str] = {
     "index-damaged": _REBUILT,
     "database-away": "Start the server, or check its address and LOOM_VECTORS_SECRET, of words "
     "LOOM_LEXICAL_SECRET. Meanwhile questions are answered without its {index}; nothing is lost.",
+    "graph-away": "Start the server, or check its address and LOOM_GRAPH_SECRET. Meanwhile the graph is read "
+    "from the knowledge base itself; nothing is lost.",
     "work-stopped": "Do what it says; the process retries by itself, and its log has details.",
     "owner-version": "End that process, or install the same version for both: uv tool upgrade loom-kb",
     "owner-silent": "End that process; another takes over, and acknowledged jobs are not lost.",
 }
+_SHOWN_AS = {"chroma": "vectors", "remote": "vectors", "remote_words": "words", "remote_graph": "graph"}
 _FINISHED = ("done", "failed", "cancelled")
 _PROBE_SECONDS = 20.0
 ProblemKind = Literal[
@@ -77,6 +81,7 @@ ProblemKind = Literal[
     "index-gone",
     "index-damaged",
     "database-away",  # the server with its vectors or words cannot be asked
+    "graph-away",  # the graph database cannot be asked
     "work-stopped",  # its worker process reports that it cannot work
     "owner-version",  # that process runs another version of Loom, and cannot be asked
     "owner-silent",  # that process does not answer
@@ -161,6 +166,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
         "vectors": health.vectors,
         "vectors_in": health.vectors_in,
         "words_in": health.words_in,
+        "graph_in": health.graph_in,
         "embedder": health.embedder or None,
         **{f"index_{name}": state for name, state in states.items()},
         "unfinished_jobs": health.unfinished_jobs,
@@ -173,7 +179,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
 
 def _finding(found: HealthProblem, name: str) -> Finding:
     # For users, those of Chroma and in servers are the index of vectors or of words.
-    index = {"chroma": "vectors", "remote": "vectors", "remote_words": "words"}.get(found.index, found.index)
+    index = _SHOWN_AS.get(found.index, found.index)
     remedy = _REMEDIES[found.kind].format(kb=f"--kb {shlex.quote(name)}", index=index)
     return problem(found.kind, found.message, remedy)
 
@@ -258,6 +264,7 @@ class KnowledgeBaseHealth:
         vectors: number of chunks with a vector; None where counting would take long.
         vectors_in: where they are searched, see `RAGConfig.vectors`.
         words_in: where words are searched, see `RAGConfig.lexical`.
+        graph_in: where its graph is, see `RAGConfig.graph`.
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: configuration that recreates that model, or empty.
         indexes: by name.
@@ -276,6 +283,7 @@ class KnowledgeBaseHealth:
     embedding_config: dict[str, str] = field(default_factory=dict[str, str])
     vectors_in: str = "auto"
     words_in: str = "tantivy"
+    graph_in: str = "kuzu"
     indexes: dict[str, IndexHealth] = field(default_factory=dict[str, IndexHealth])
     unfinished_jobs: int = 0
     holder: Holder | None = None
@@ -338,7 +346,7 @@ def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
 def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthProblem]:
     there: dict[str, int] = {}
     for name, index in health.indexes.items():
-        if name in {"remote", "remote_words"}:
+        if name in {"remote", "remote_words", "remote_graph"}:
             continue
         if index.built and any(health.folder.glob(f"{name}-{index.generation}*")):
             there[name] = index.generation
@@ -353,9 +361,10 @@ def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthP
 
 
 def _of_servers(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
-    """Ask the servers that hold vectors or words, if there are any, whether they have all."""
+    """Ask the servers that hold vectors, words or the graph, if there are any, whether they have all."""
     if health.format != len(SCHEMA):
         return
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
@@ -366,6 +375,8 @@ def _of_servers(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
         if health.words_in not in LEXICAL.local:
             words = RemoteLexicalIndex(store, health.folder, health.words_in)
             yield from _of_server(words, health, "passages", health.chunks)
+        if health.graph_in not in GRAPH.local:
+            yield from _of_graph_server(RemoteGraph(store, health.folder, health.graph_in), health)
 
 
 def _of_server(
@@ -383,6 +394,23 @@ def _of_server(
         if state is not None and state.built and not state.lag and stored != expected:
             message = f"{index.setting} has {stored:,} {what}, not {expected:,}."
             yield HealthProblem("index-damaged", message, index.name)
+    finally:
+        index.close()
+
+
+def _of_graph_server(index: RemoteGraph, health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
+    state = health.indexes.get(index.name)
+    is_whole = state is not None and state.built and not state.lag
+    try:
+        difference = index.find_difference()
+    except (StoreUnavailableError, ConfigError) as error:
+        yield HealthProblem("graph-away", error.message)
+    except IndexDamagedError as error:
+        if is_whole:
+            yield HealthProblem("index-damaged", error.message, index.name)
+    else:
+        if difference and is_whole:
+            yield HealthProblem("index-damaged", f"{index.setting}: {difference}.", index.name)
     finally:
         index.close()
 
@@ -406,12 +434,15 @@ def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]
             counted = db.execute("SELECT chunks - unembedded FROM coverage").fetchone()
             vectors = int(counted[0]) if counted else 0
         told = db.execute("SELECT value FROM meta WHERE name = 'dimension'").fetchone()
-        places = dict(db.execute("SELECT name, value FROM meta WHERE name IN ('vectors', 'lexical')"))
+        places = dict(
+            db.execute("SELECT name, value FROM meta WHERE name IN ('vectors', 'lexical', 'graph')")
+        )
     read = replace(
         health,
         vectors=vectors,
         vectors_in=places.get("vectors", VECTORS.local[0]),
         words_in=places.get("lexical", LEXICAL.local[0]),
+        graph_in=places.get("graph", GRAPH.local[0]),
         indexes={
             name: IndexHealth(generation, watermark >= 0, head - max(0, watermark))
             for name, generation, watermark in states

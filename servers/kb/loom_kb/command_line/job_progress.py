@@ -69,3 +69,5 @@ async def work_until_idle(knowledge_base: GraphRAGKnowledgeBase, job: str = "") 
         embedding.show(done, total, final=True)
     if knowledge_base.worker.problem:
         say(knowledge_base.worker.problem)
+    if problem := await to_thread.run_sync(knowledge_base.graph_problem):
+        say(problem)

@@ -113,10 +113,11 @@ async def rebuild(service: KnowledgeService, args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "--embedder makes all vectors again, and nothing else.", advice="Give it without the others."
         )
-    if args.vectors or args.lexical:
+    if args.vectors or args.lexical or args.graph:
         if args.index or args.all_from_text or args.embedder != "auto":
             raise InvalidInputError(
-                "--vectors and --lexical move an index, and nothing else.", advice="Give them without others."
+                "--vectors, --lexical and --graph move an index, and nothing else.",
+                advice="Give them without others.",
             )
         return await _move(knowledge_base, args)
     if args.embedder != "auto":
@@ -171,16 +172,17 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
 
 
 async def _move(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
-    places = await to_thread.run_sync(lambda: (knowledge_base.vectors, knowledge_base.lexical))
+    places = await to_thread.run_sync(
+        lambda: (knowledge_base.vectors, knowledge_base.lexical, knowledge_base.graph_setting)
+    )
+    wanted = {"vectors": args.vectors, "lexical": args.lexical, "graph": args.graph}
     moves = [
-        (what, before, wanted)
-        for what, before, wanted in zip(
-            ("vectors", "words"), places, (args.vectors, args.lexical), strict=True
-        )
-        if wanted
+        (what, before, now)
+        for what, before, now in zip(("vectors", "words", "graph"), places, wanted.values(), strict=True)
+        if now
     ]
-    await to_thread.run_sync(partial(knowledge_base.move, vectors=args.vectors, lexical=args.lexical))
-    bar = ProgressBar("moving", "passages")
+    await to_thread.run_sync(partial(knowledge_base.move, **wanted))
+    bar = ProgressBar("moving", "keys")
 
     def progress() -> None:
         done, last = knowledge_base.moving_progress()
@@ -188,7 +190,7 @@ async def _move(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace)
             bar.show(done, last)
 
     await knowledge_base.worker.drain(progress=progress)
-    if problem := knowledge_base.worker.problem:
+    if problem := knowledge_base.worker.problem or await to_thread.run_sync(knowledge_base.graph_problem):
         raise StoreUnavailableError(
             problem, advice="All stays where it was until it answers; a running server goes on by itself."
         )
@@ -196,7 +198,8 @@ async def _move(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace)
         out_json({"name": args.kb, "moved": {what: [before, now] for what, before, now in moves}})
     else:
         for what, before, now in moves:
-            out(f"The {what} were searched by {before}, and are by {now} now.")
+            was, is_ = ("was in", "is in") if what == "graph" else ("were searched by", "are by")
+            out(f"The {what} {was} {before}, and {is_} {now} now.")
     return 0
 
 
