@@ -16,7 +16,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from loom_core.errors import ConfigError, IndexDamagedError
 from loom_core.knowledge.indexes.engines.damage import first_line
-from loom_core.knowledge.indexes.engines.servers import import_client, split_batches, unavailable
+from loom_core.knowledge.indexes.engines.servers import (
+    INDEX_USE,
+    import_client,
+    split_batches,
+    unavailable,
+)
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -27,9 +32,10 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from loom_core.errors import StoreUnavailableError
+    from loom_core.knowledge.indexes.engines.servers import ServerUse
     from loom_core.knowledge.interface import PassageVectors, VectorQuery
 
-__all__ = ["MilvusVectorIndex"]
+__all__ = ["MilvusConnection", "MilvusVectorIndex"]
 
 _Result = TypeVar("_Result")
 _Client: TypeAlias = Any
@@ -73,10 +79,9 @@ _DENIED = {1400, 1401, 1800}
 
 _REBUILD_ADVICE = "It is derived from the store: build it again."
 _ADVICE = {
-    "credentials": "Check the password or API key: LOOM_VECTORS_SECRET in the environment or the key store. "
-    "A password needs its user in the address, as in milvus+http://root@host:19530.",
     "full": "Free space on the server, or raise its quota; what was missed is written afterwards.",
     "loading": "Wait a moment: the server is loading the collection into memory, as after a restart.",
+    "load": "Load it on the server: load_collection of pymilvus, or Attu.",
     "old": "Upgrade the server to Milvus 2.3 or later.",
 }
 
@@ -107,13 +112,12 @@ class MilvusVectorIndex:
         Raises:
             ConfigError: the URL is none of Milvus.
         """
-        self._address, user, self._database = _split_url(url)
-        password = secret.get_secret_value() if secret is not None else ""
-        self._token = f"{user}:{password}" if user and password else password
         self._collection = collection
         self._dimension = dimension
-        self._client: _Client = None
-        self._connected_at = 0.0
+        self._connection = MilvusConnection(
+            url, secret=secret, collection=collection, check=self._check_dimension
+        )
+        self._call = self._connection.call
         self._has_written = False
 
     def create(self) -> None:
@@ -164,7 +168,7 @@ class MilvusVectorIndex:
         # The index's own state says "Finished" while there are rows that it does not hold.
         while self._call(_WRITE_SECONDS, self._count_unindexed):
             if time.monotonic() > deadline:
-                raise self._unavailable("its index is not built after an hour")
+                raise self._connection.unavailable("its index is not built after an hour")
             time.sleep(0.5)
         # Without this, searches use the slices of memory that were written, for some time.
         self._call(_BUILD_SECONDS, lambda client, left: client.refresh_load(self._collection, timeout=left))
@@ -259,14 +263,12 @@ class MilvusVectorIndex:
 
     def close(self) -> None:
         """Close connections. The index is not used afterwards."""
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+        self._connection.close()
 
     def _level(self) -> str:
         if self._has_written:
             return "Session"  # sees what this process wrote; waits for no more
-        fresh = time.monotonic() - self._connected_at < _FRESH_SECONDS
+        fresh = time.monotonic() - self._connection.connected_at < _FRESH_SECONDS
         return "Strong" if fresh else "Bounded"
 
     def _count_unindexed(self, client: _Client, left: float) -> int:
@@ -276,7 +278,56 @@ class MilvusVectorIndex:
         self._has_written = True
         self._call(_WRITE_SECONDS, act)
 
-    def _call(self, seconds: float, act: Callable[[_Client, float], _Result]) -> _Result:
+    def _check_dimension(self, client: _Client) -> str:
+        """Return why the collection cannot be used, if that is its dimension; else an empty text."""
+        fields = client.describe_collection(self._collection, timeout=_CONNECT_SECONDS)["fields"]
+        found = next(int(field["params"]["dim"]) for field in fields if field["name"] == "vector")
+        if found == self._dimension:
+            return ""
+        return f"its vectors are of dimension {found}, not {self._dimension}"
+
+
+class MilvusConnection:
+    """Requests about one collection of a server, with time limits; errors are translated.
+
+    Args:
+        url: as for `MilvusVectorIndex`.
+        secret: password or API key.
+        collection: its name.
+        use: what Loom uses it for. An index that is not loaded is loaded.
+        check: returns why the collection cannot be used, or an empty text; asked after an error of the server
+            that says nothing of it.
+
+    Attributes:
+        connected_at: when it connected, by `time.monotonic`.
+
+    Raises:
+        ConfigError: the URL is none of Milvus.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: SecretStr | None,
+        collection: str,
+        use: ServerUse = INDEX_USE,
+        check: Callable[[_Client], str] | None = None,
+    ) -> None:
+        self._use = use
+        self._credentials = (
+            f"Check the password or API key: {use.secret}. A password needs its user in the address, as in "
+            f"{use.address('milvus', 'http://user@host:19530')}."
+        )
+        self._address, user, self._database = _split_url(url, use)
+        password = secret.get_secret_value() if secret is not None else ""
+        self._token = f"{user}:{password}" if user and password else password
+        self._collection = collection
+        self._check = check
+        self._client: _Client = None
+        self.connected_at = 0.0
+
+    def call(self, seconds: float, act: Callable[[_Client, float], _Result]) -> _Result:
         """Call `act` with the client and the seconds that are left; a second time where a connection broke.
 
         Raises:
@@ -296,11 +347,21 @@ class MilvusVectorIndex:
         except (milvus.MilvusException, grpc.RpcError) as error:
             raise self._translate(error) from error
 
+    def close(self) -> None:
+        """Close connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def unavailable(self, reason: str, *, advice: str = "") -> StoreUnavailableError:
+        """Return the error for a server that cannot be asked now."""
+        return unavailable("Milvus", self._address, reason, advice=advice, use=self._use)
+
     def _connect(self, milvus: _Client) -> _Client:
         if self._client is not None:
             return self._client
         if not _connecting.acquire(timeout=_CONNECT_SECONDS):
-            raise self._unavailable("it does not answer in time")
+            raise self.unavailable("it does not answer in time")
         try:
             if self._client is None:
                 client = milvus.MilvusClient(
@@ -314,7 +375,7 @@ class MilvusVectorIndex:
                 # pymilvus repeats a failed request until its time is over, and holds up others meanwhile.
                 client._get_connection()._on_rpc_error = _raise
                 self._check_version(client)
-                self._client, self._connected_at = client, time.monotonic()
+                self._client, self.connected_at = client, time.monotonic()
             return self._client
         finally:
             _connecting.release()
@@ -324,7 +385,7 @@ class MilvusVectorIndex:
         parts = re.search(r"(\d+)\.(\d+)", version)
         if parts is not None and (int(parts[1]), int(parts[2])) < _OLDEST:
             client.close()
-            raise self._unavailable(f"it is Milvus {version}, which is too old", advice=_ADVICE["old"])
+            raise self.unavailable(f"it is Milvus {version}, which is too old", advice=_ADVICE["old"])
 
     def _translate(self, error: _Client) -> StoreUnavailableError | IndexDamagedError:
         """Return Loom's error for one of pymilvus or gRPC."""
@@ -332,35 +393,35 @@ class MilvusVectorIndex:
         if callable(getattr(call, "code", None)):  # of gRPC
             status = call.code().name
             if status in {"UNAUTHENTICATED", "PERMISSION_DENIED"}:
-                return self._unavailable("it refuses the credentials", advice=_ADVICE["credentials"])
+                return self.unavailable("it refuses the credentials", advice=self._credentials)
             if status == "DEADLINE_EXCEEDED":
-                return self._unavailable("it does not answer in time")
-            return self._unavailable(first_line(Exception(call.details().rpartition(": ")[2])))
+                return self.unavailable("it does not answer in time")
+            return self.unavailable(first_line(Exception(call.details().rpartition(": ")[2])))
         reason = first_line(Exception(error.message))
         if error.code in _DAMAGE:
             return self._damaged(_DAMAGE[error.code])
         if error.code in _DENIED:
-            return self._unavailable("it refuses the credentials", advice=_ADVICE["credentials"])
+            return self.unavailable("it refuses the credentials", advice=self._credentials)
         if error.code in _FULL or "no space left" in reason.casefold():
-            return self._unavailable("it has no room left", advice=_ADVICE["full"])
+            return self.unavailable("it has no room left", advice=_ADVICE["full"])
         if error.code in _NOT_LOADED:
             self._load()
-            return self._unavailable("the collection is not loaded yet", advice=_ADVICE["loading"])
-        if self._dimension != (found := self._stored_dimension()):
-            return self._damaged(f"its vectors are of dimension {found}, not {self._dimension}")
-        return self._unavailable(reason)
+            return self.unavailable(
+                "the collection is not loaded yet",
+                advice=_ADVICE["loading" if self._use.is_index else "load"],
+            )
+        if self._check is not None:
+            with suppress(Exception):  # it may be as unavailable as what failed
+                if damage := self._check(self._client):
+                    return self._damaged(damage)
+        return self.unavailable(reason)
 
     def _load(self) -> None:
         """Have the collection loaded, without waiting: it was released, or the server was restarted."""
+        if not self._use.is_index:
+            return
         with suppress(Exception):
             self._client.load_collection(self._collection, timeout=_CONNECT_SECONDS, _async=True)
-
-    def _stored_dimension(self) -> int:
-        """Return the length of the vectors that the server has; this index's own where it cannot be asked."""
-        with suppress(Exception):
-            fields = self._client.describe_collection(self._collection, timeout=_CONNECT_SECONDS)["fields"]
-            return next(int(field["params"]["dim"]) for field in fields if field["name"] == "vector")
-        return self._dimension
 
     def _damaged(self, reason: str) -> IndexDamagedError:
         return IndexDamagedError(
@@ -368,11 +429,8 @@ class MilvusVectorIndex:
             advice=_REBUILD_ADVICE,
         )
 
-    def _unavailable(self, reason: str, *, advice: str = "") -> StoreUnavailableError:
-        return unavailable("Milvus", self._address, reason, advice=advice)
 
-
-def _split_url(url: str) -> tuple[str, str, str]:
+def _split_url(url: str, use: ServerUse) -> tuple[str, str, str]:
     """Return address without user, user and database of a URL."""
     try:
         parts = urlsplit(url)
@@ -385,8 +443,8 @@ def _split_url(url: str) -> tuple[str, str, str]:
     if not host or not is_known or options.keys() - {"database"}:
         raise ConfigError(
             "The address of Milvus cannot be used.",
-            advice="Write it as milvus+http://localhost:19530 or milvus+https://…, with ?database=NAME for "
-            "another database than the default.",
+            advice=f"Write it as {use.address('milvus', 'http://localhost:19530')}, or https, with "
+            "?database=NAME for another database than the default.",
         )
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}:{port}", parts.username or "", options.get("database", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import InvalidInputError
@@ -30,7 +29,6 @@ __all__ = ["ChromaCollection"]
 
 _SECONDS = 10.0
 _PAGE = 1000
-_COMPARED = 1000  # entries that are compared here, where the graph finds too little
 _METRICS: Mapping[str, Metric] = {"cosine": "cosine", "ip": "dot"}
 _RANGES = {"gte", "gt", "lte", "lt"}
 
@@ -73,25 +71,7 @@ class ChromaCollection:
         [distances] = cast("list[list[float]]", found["distances"])
         [documents], [metadatas] = found["documents"] or [[]], found["metadatas"] or [[]]
         scores = distances if self._metric == "l2" else [1.0 - distance for distance in distances]
-        rows = list(map(_row, found["ids"][0], documents, metadatas, scores))
-        if len(rows) < limit and where is not None:  # the graph may find fewer than there are
-            allowed = self._get(where=where, limit=_COMPARED + 1, vectors=True)
-            if len(rows) < len(allowed) <= _COMPARED:
-                rows = self._compare(vector, allowed)[:limit]
-        return rows
-
-    def _compare(self, vector: NDArray[np.float32], rows: Sequence[Row]) -> list[Row]:
-        """Compare a vector with those of entries, and return these as a search does."""
-        import numpy as np
-
-        stored = np.asarray([row.vector for row in rows], dtype=np.float32)
-        scores = stored @ vector
-        if self._metric == "l2":
-            scores = ((stored - vector) ** 2).sum(axis=1)
-        elif self._metric == "cosine":
-            scores /= np.linalg.norm(stored, axis=1) * np.linalg.norm(vector)
-        order: list[int] = np.argsort(scores if self._metric == "l2" else -scores).tolist()
-        return [replace(rows[place], score=float(scores[place]), vector=None) for place in order]
+        return list(map(_row, found["ids"][0], documents, metadatas, scores))
 
     def read(self, limit: int, conditions: Sequence[Condition], *, vectors: bool = False) -> list[Row]:
         """See `ForeignCollection.read`."""

@@ -70,7 +70,6 @@ class _Table:
         key: column of ids.
         vector: column of vectors.
         space: its vectors.
-        is_indexed: whether an approximate index has them.
         conditions: restriction of its rows.
     """
 
@@ -79,7 +78,6 @@ class _Table:
     key: str
     vector: str
     space: VectorSpace
-    is_indexed: bool
     conditions: Sequence[sql.Composable]
 
 
@@ -88,7 +86,7 @@ class PgVectorCollection:
 
     Fields are its columns; a column of JSON is an object of fields. A table of LlamaIndex is found by the
     name that was given to LlamaIndex, without `data_`. An approximate index is asked for more until there are
-    enough rows that fulfil the conditions; if it ends before, all rows are compared.
+    enough rows that fulfil the conditions.
     """
 
     def __init__(self, config: CollectionConfig, secret: SecretStr | None) -> None:
@@ -124,8 +122,6 @@ class PgVectorCollection:
         score = sql.SQL(_SCORES[metric]).format(**parts)
         distance = sql.SQL("{vector} " + _ORDERS[metric] + " {question}").format(**parts)
         rows = self._rows(limit, conditions, score=score, order=distance)
-        if len(rows) < limit and table.is_indexed:
-            rows = self._rows(limit, conditions, score=score, order=sql.SQL("({}) + 0").format(distance))
         return sorted(rows, key=lambda row: row.score if metric == "l2" else -row.score)
 
     def read(self, limit: int, conditions: Sequence[Condition], *, vectors: bool = False) -> list[Row]:
@@ -181,7 +177,7 @@ class PgVectorCollection:
                 f"{', '.join(columns)}.",
             )
         space = VectorSpace(known[0] if known else "cosine", max(declared, 0))
-        return _Table(sql.Identifier(*name), columns, key, vector, space, bool(known), conditions)
+        return _Table(sql.Identifier(*name), columns, key, vector, space, conditions)
 
     def _find_name(self) -> tuple[int, tuple[str, str], list[sql.Composable]]:
         """Return number and name of the table, and what its rows are restricted to."""
@@ -249,6 +245,7 @@ class PgVectorCollection:
             "transaction_read_only": "on",
             "hnsw.ef_search": str(min(max(200, candidates), _MOST_CANDIDATES)),
             "hnsw.iterative_scan": "relaxed_order",
+            "hnsw.max_scan_tuples": "200000",
             "ivfflat.iterative_scan": "relaxed_order",
             "ivfflat.probes": "10",
             "jit": "off",

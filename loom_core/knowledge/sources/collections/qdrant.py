@@ -57,30 +57,22 @@ class QdrantCollection:
     def search_vector(
         self, vector: NDArray[np.float32], limit: int, conditions: Sequence[Condition]
     ) -> list[Row]:
-        """See `ForeignCollection.search_vector`. If the graph finds too little, all vectors are compared."""
+        """See `ForeignCollection.search_vector`."""
         from qdrant_client.http import models
 
-        restriction = _filter(conditions)
-
-        def ask(params: models.SearchParams) -> list[models.ScoredPoint]:
-            found = self._connection.ask(
-                lambda client: client.query_points(
-                    self._name,
-                    query=vector.tolist(),
-                    using=self._vector or None,
-                    query_filter=restriction,
-                    search_params=params,
-                    limit=limit,
-                    with_payload=True,
-                )
+        found = self._connection.ask(
+            lambda client: client.query_points(
+                self._name,
+                query=vector.tolist(),
+                using=self._vector or None,
+                query_filter=_filter(conditions),
+                search_params=models.SearchParams(hnsw_ef=max(limit, _LEAST_EF)),
+                limit=limit,
+                with_payload=True,
             )
-            return found.points
-
-        points = ask(models.SearchParams(hnsw_ef=max(limit, _LEAST_EF)))
-        if len(points) < limit and conditions:
-            points = ask(models.SearchParams(exact=True))
+        )
         power = 2 if self._metric == "l2" else 1
-        return [_row(point, score=point.score**power) for point in points]
+        return [_row(point, score=point.score**power) for point in found.points]
 
     def read(self, limit: int, conditions: Sequence[Condition], *, vectors: bool = False) -> list[Row]:
         """See `ForeignCollection.read`."""

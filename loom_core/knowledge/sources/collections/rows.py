@@ -78,7 +78,7 @@ class RowReader:
             places = [(unpacked.path, unpacked.metadata), ((), unpacked.fields)]
             for above, fields in places:
                 for name, value in fields.items():
-                    if self._is_filter(name, value):
+                    if self._is_filter(name, value) and str(value) != row.id:
                         paths.setdefault(name, (*above, name))
         return dict(sorted(paths.items())[:_MAX_FILTERS])
 

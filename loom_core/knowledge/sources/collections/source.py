@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Channel, PassageSource, Retriever
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.sources.collections.config import CollectionConfig, Engine
-    from loom_core.knowledge.sources.collections.port import ForeignCollection, Metric, Row, VectorSpace
+    from loom_core.knowledge.sources.collections.port import (
+        Condition,
+        ForeignCollection,
+        Metric,
+        Row,
+        VectorSpace,
+    )
 
 __all__ = ["CollectionReport", "CollectionSource"]
 
@@ -42,6 +48,7 @@ _T = TypeVar("_T")
 
 _SAMPLE = 50  # entries that are looked at for fields, and for the length of vectors
 _MAX_LIMIT = 1000
+_COMPARED = 1000  # entries; more take longer to fetch than is worth it
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,22 @@ class _Opened:
     space: VectorSpace
     length: float
     paths: Mapping[str, tuple[str, ...]]
+
+    def search(self, vector: NDArray[np.float32], limit: int, conditions: Sequence[Condition]) -> list[Row]:
+        """Return the nearest entries with their cosine, best first. Blocks.
+
+        Where an approximate index finds too few that fulfil the conditions, all that do are compared, if they
+        are not many.
+        """
+        metric, length = self.space.metric, self.length
+        scaled = vector if metric in {"cosine", "dot"} else vector * length
+        rows = self.collection.search_vector(scaled, limit, conditions)
+        rows = [replace(row, score=_cosine(row.score, metric, length)) for row in rows]
+        if len(rows) < limit and conditions:
+            allowed = self.collection.read(_COMPARED + 1, conditions, vectors=True)
+            if len(rows) < len(allowed) <= _COMPARED:
+                rows = _compare(vector, allowed)[:limit]
+        return rows
 
 
 class CollectionSource(NamedSource):
@@ -192,10 +215,8 @@ class CollectionSource(NamedSource):
                 f"embedder {len(vector)}.",
                 advice="Set `embedding` to the model that made the collection's vectors.",
             )
-        space, length = opened.space, opened.length
-        scaled = vector * length if space.metric in {"l2", "other"} else vector
-        rows = await self._run(partial(opened.collection.search_vector, scaled, limit, conditions))
-        items = self._items([replace(row, score=_cosine(row.score, space.metric, length)) for row in rows])
+        rows = await self._run(partial(opened.search, vector, limit, conditions))
+        items = self._items(rows)
         return [with_scores(item, item.relevance, {"vector": item.relevance}) for item in items]
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
@@ -278,7 +299,12 @@ class CollectionSource(NamedSource):
             ) from error
 
 
-_CLIENTS: Mapping[Engine, str] = {"chroma": "chromadb", "pgvector": "psycopg", "qdrant": "qdrant_client"}
+_CLIENTS: Mapping[Engine, str] = {
+    "chroma": "chromadb",
+    "milvus": "loom_core.knowledge.indexes.engines.milvus",
+    "pgvector": "psycopg",
+    "qdrant": "qdrant_client",
+}
 
 
 def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None) -> ForeignCollection:
@@ -293,6 +319,10 @@ def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None)
         from loom_core.knowledge.sources.collections.qdrant import QdrantCollection
 
         return QdrantCollection(config, secret)
+    if engine == "milvus":
+        from loom_core.knowledge.sources.collections.milvus import MilvusCollection
+
+        return MilvusCollection(config, secret)
     if engine == "pgvector":
         from loom_core.knowledge.sources.collections.pgvector import PgVectorCollection
 
@@ -325,3 +355,14 @@ def _cosine(score: float, metric: Metric, length: float) -> float:
             return 1.0 - score / (2.0 * length * length)
         case "other":
             return 1.0 / (1.0 + score)
+
+
+def _compare(vector: NDArray[np.float32], rows: Sequence[Row]) -> list[Row]:
+    """Return entries by the cosine of their vector with another one of length 1, best first."""
+    import numpy as np
+
+    known = [row for row in rows if row.vector is not None]
+    stored = np.asarray([row.vector for row in known], dtype=np.float32)
+    cosines: list[float] = (stored @ vector / np.linalg.norm(stored, axis=1)).tolist()
+    scored = [replace(row, score=cosine) for row, cosine in zip(known, cosines, strict=True)]
+    return sorted(scored, key=lambda row: -row.score)
