@@ -110,6 +110,7 @@ GRAPH = StoreKind(
 )
 """The graph: in Kùzu on this machine, only in the tables of the store, or in a graph database."""
 
+
 @dataclass(frozen=True, slots=True)
 class ServerUse:
     """Use that Loom makes of a server, for the advice in errors.
