@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import InvalidInputError
@@ -29,6 +30,7 @@ __all__ = ["ChromaCollection"]
 
 _SECONDS = 10.0
 _PAGE = 1000
+_NEIGHBOURS = 500  # asked for at least
 _METRICS: Mapping[str, Metric] = {"cosine": "cosine", "ip": "dot"}
 _RANGES = {"gte", "gt", "lte", "lt"}
 
@@ -58,20 +60,24 @@ class ChromaCollection:
     def search_vector(
         self, vector: NDArray[np.float32], limit: int, conditions: Sequence[Condition]
     ) -> list[Row]:
-        """See `ForeignCollection.search_vector`."""
-        where = _where(conditions)
+        """See `ForeignCollection.search_vector`.
+
+        The more neighbours are asked for, the more of its graph Chroma looks at: with one, it missed the
+        nearest of 300 vectors in one of eight cases. So the ids of many are asked for, and the best read.
+        """
         found = self._ask(
             lambda collection: collection.query(
                 query_embeddings=[vector],
-                n_results=limit,
-                where=where,
-                include=["distances", "documents", "metadatas"],
+                n_results=max(limit, _NEIGHBOURS),
+                where=_where(conditions),
+                include=["distances"],
             )
         )
         [distances] = cast("list[list[float]]", found["distances"])
-        [documents], [metadatas] = found["documents"] or [[]], found["metadatas"] or [[]]
         scores = distances if self._metric == "l2" else [1.0 - distance for distance in distances]
-        return list(map(_row, found["ids"][0], documents, metadatas, scores))
+        nearest = dict(zip(found["ids"][0][:limit], scores, strict=False))
+        rows = {row.id: row for row in self._get(ids=list(nearest))} if nearest else {}
+        return [replace(rows[id_], score=score) for id_, score in nearest.items() if id_ in rows]
 
     def read(self, limit: int, conditions: Sequence[Condition], *, vectors: bool = False) -> list[Row]:
         """See `ForeignCollection.read`."""
