@@ -32,6 +32,7 @@ _GROUP = "loom.plugins"
 
 # Loom's own plugins, by the module that registers them; it is imported on demand.
 _RETRIEVERS = "loom_core.knowledge.retrieval.retrievers"
+_COLLECTIONS = "loom_core.knowledge.sources.collections.retrievers"
 _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _ENGINES = "loom_core.knowledge.indexes.engines"
@@ -53,6 +54,9 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "hyde": f"{_RETRIEVERS}.expanding",
         "keyword": f"{_RETRIEVERS}.single_channel",
         "knowledge_base": f"{_RETRIEVERS}.knowledge_base",
+        "llama_bm25": _COLLECTIONS,
+        "llama_dense": _COLLECTIONS,
+        "llama_hybrid": _COLLECTIONS,
         "multi_query": f"{_RETRIEVERS}.expanding",
     },
     "reranker": {
@@ -78,9 +82,6 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "qdrant": f"{_ENGINES}.qdrant",
     },
 }
-
-# Names of retrievers over stores that Loom does not connect to yet, and Loom's own equivalents.
-_INSTEAD = {"llama_bm25": "bm25", "llama_dense": "dense", "llama_hybrid": "hybrid"}
 
 _F = TypeVar("_F", bound="Factory")
 
@@ -166,13 +167,6 @@ class _Registry:
         try:
             return self._factories[kind, name]
         except KeyError:
-            if kind == "retriever" and name in _INSTEAD:
-                raise ConfigError(
-                    f"There is no retriever {name!r} yet: Loom connects to no LlamaIndex, Qdrant, Milvus "
-                    "or Elasticsearch.",
-                    advice=f"Use {_INSTEAD[name]!r}, which finds in the same way in a knowledge base's own "
-                    "indexes; passages that are in such a store already can be a `PassageSource`.",
-                ) from None
             known = ", ".join(self.names(kind))
             raise ConfigError(f"There is no {kind} {name!r}.", advice=f"Choose one of: {known}.") from None
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
     from loom_core.knowledge.sources.federation.federation import FederatedAnswer, Federation, SourceReport
     from loom_core.knowledge.sources.library import Library
+    from loom_core.knowledge.sources.llama_index import LlamaIndexSource
     from loom_core.knowledge.sources.local import LocalKnowledgeBase
     from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
     from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
@@ -85,6 +86,7 @@ __all__ = [
     "LexicalSearch",
     "LexicalServerIndex",
     "Library",
+    "LlamaIndexSource",
     "LocalKnowledgeBase",
     "MCPKnowledgeBase",
     "MapReduceRAG",

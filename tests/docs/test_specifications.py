@@ -28,7 +28,6 @@ from loom_core.agent import Agent
 from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.embedding.remote_models.openai_compatible import OpenAIEmbeddingProvider
-from loom_core.errors import ConfigError
 from loom_core.flow import FlowRouter, WorkflowOrchestrator
 from loom_core.flow.config.models import FlowConfig, FlowFile
 from loom_core.knowledge.interface import KnowledgeBaseProvider
@@ -36,6 +35,8 @@ from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.retrieval.patterns import MultiQueryRAG, RAGPattern
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
+from loom_core.knowledge.sources.collections.config import CollectionConfig
+from loom_core.knowledge.sources.collections.source import CollectionSource
 from loom_core.knowledge.sources.context_retriever import ContextRetriever
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.knowledge.sources.search_tool import DocumentSearchTool
@@ -268,8 +269,10 @@ async def test_retrievers(run, bases) -> None:
     found: list[Mapping[str, Any]] = []
     for part in parts:
         if "llama_dense" in part:
-            with pytest.raises(ConfigError, match=r"no LlamaIndex, Qdrant, Milvus.*Use 'dense'"):
-                await run("002", 0, names, part)
+            settings = CollectionConfig(url="http://localhost:19530", collection="tech", embedding="hashing")
+            stores = PluginRegistry([CollectionSource("milvus", settings, name="kb_tech")])
+            made = await run("002", 0, {"operator_registry": stores}, part)
+            assert made["retriever"].name == "llama_dense"
         else:
             found.append((await run("002", 0, names, part))["results"][0])
     hybrid, hyde, multi_query = found

@@ -14,7 +14,8 @@ from loom_core.plugins import PluginRegistry, create, list_registered, register
 
 _OWN_RETRIEVERS = {
     "bm25", "decomposition", "dense", "fusion", "graph",
-    "hybrid", "hyde", "keyword", "knowledge_base", "multi_query",
+    "hybrid", "hyde", "keyword", "knowledge_base", "llama_bm25",
+    "llama_dense", "llama_hybrid", "multi_query",
 }  # fmt: skip
 _OWN_RERANKERS = {"api", "cross_encoder", "features", "llm"}
 _OWN_TOOLS = {
@@ -45,14 +46,6 @@ def _install(folder: Path, name: str, *, entry_points: str, modules: dict[str, s
 def test_own_retrievers_and_rerankers_are_listed() -> None:
     assert set(list_registered("retriever")) >= _OWN_RETRIEVERS
     assert set(list_registered("reranker")) >= _OWN_RERANKERS
-
-
-@pytest.mark.parametrize(
-    ("name", "instead"), [("llama_dense", "dense"), ("llama_bm25", "bm25"), ("llama_hybrid", "hybrid")]
-)
-def test_retrievers_over_stores_that_are_not_there_yet_say_what_to_use(name: str, instead: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{name}' yet: .*Qdrant, Milvus.*Use '{instead}'"):
-        create("retriever", name, [], store_type="milvus")
 
 
 def test_own_tools_and_memories_are_listed() -> None:

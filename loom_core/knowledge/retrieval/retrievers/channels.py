@@ -90,7 +90,7 @@ class DenseChannel:
         self._embedder = None if embedding_config is None else create_embedder(embedding_config)
         for source in sources:
             made_by = source.embedder_id if "dense" in source.channels else ""
-            if self._embedder is not None and made_by not in {"", self._embedder.id}:
+            if self._embedder is not None and made_by and made_by != self._embedder.id:
                 raise ConfigError(
                     f"`embedding_config` makes vectors of {self._embedder.id}, but the passages' vectors"
                     f" of {source.name!r} were made by {made_by}.",

@@ -108,6 +108,10 @@ class CollectionSource(NamedSource):
         search_hints: what to search in it for.
         retriever: creates the retriever of `query`; by default `dense`, or `bm25` without an embedder.
 
+    Attributes:
+        engine: engine of the server.
+        config: the collection.
+
     Raises:
         ConfigError: there is no such engine or embedder, the URL is none of the engine, or its client is not
             installed.
@@ -125,7 +129,7 @@ class CollectionSource(NamedSource):
     ) -> None:
         super().__init__(name, description=description, search_hints=search_hints)
         self.engine: Engine = engine
-        self._config = config
+        self.config = config
         self._embedder = create_embedder(config.embedding) if config.embedding else None
         self._reader = RowReader(config.fields, source=name)
         self._make_retriever = retriever
@@ -138,8 +142,8 @@ class CollectionSource(NamedSource):
     @property
     def supported_filters(self) -> Sequence[str]:
         """The configured filters; else, once it has been looked up, the fields that a sample has."""
-        if self._config.filters:
-            return tuple(self._config.filters)
+        if self.config.filters:
+            return tuple(self.config.filters)
         return tuple(self._opened.paths) if self._opened is not None else ()
 
     @property
@@ -176,8 +180,8 @@ class CollectionSource(NamedSource):
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
         """See `KnowledgeBaseProvider.get_by_id`; errors as those of `query`."""
         collection = (await self._open()).collection
-        if self._config.fields.id:
-            by_id = make_conditions({"id": knowledge_id}, {"id": JsonPath.of(self._config.fields.id).steps})
+        if self.config.fields.id:
+            by_id = make_conditions({"id": knowledge_id}, {"id": JsonPath.of(self.config.fields.id).steps})
             rows = await self._run(partial(collection.read, 1, by_id))
             return self._reader.item(rows[0]) if rows else None
         row = await self._run(partial(collection.get, knowledge_id))
@@ -266,7 +270,7 @@ class CollectionSource(NamedSource):
 
     def _look_up(self) -> _Opened:
         """Connect, if there is no connection, and look the collection up. Blocks."""
-        config = self._config
+        config = self.config
         if self._collection is None:
             self._collection = _connect(self.engine, config, _find_secret(config.secret))
         space = self._collection.describe()
