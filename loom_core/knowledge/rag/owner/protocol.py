@@ -173,6 +173,7 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
         exclude={
             "waits": True,
             "vectors": True,
+            "lexical": True,
             "graph": True,
             "extraction": {"confirm_tokens", "confirm_cost"},
         },

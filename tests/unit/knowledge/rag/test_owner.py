@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from loom_core.errors import EmbeddingError, InvalidInputError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig, SearchOptions
 from loom_core.knowledge.rag.owner.client import OwnerClient
-from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
+from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings, settings_digest
 from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
@@ -518,3 +519,10 @@ async def test_what_the_owner_finds_too_long_or_cannot_say_is_found_here(
         server._answer = long
         assert (await endless.search("Anna Berg")).items
         assert not forwards(endless)
+
+
+@pytest.mark.parametrize("name", ["vectors", "lexical", "graph"])
+def test_where_an_index_is_tells_processes_not_apart_as_it_is_in_the_store(name: str):
+    digest = partial(settings_digest, embeds=True, extractor_id="rules", reranks=False)
+    assert digest(RAGConfig.model_validate({name: "acme+http://localhost"})) == digest(RAGConfig())
+    assert digest(RAGConfig(strategy="bm25")) != digest(RAGConfig())
