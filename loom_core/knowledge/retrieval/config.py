@@ -138,11 +138,6 @@ class SearchOptions:
         InvalidInputError: a value is out of range.
     """
 
-    lexical: str = Field(
-        default="",
-        description="Where words are searched: tantivy here; or a search engine as engine+url, as in "
-        "elasticsearch+http://localhost:9200. It is kept in the knowledge base; empty leaves it as it is.",
-    )
     near_duplicates: NearDuplicates | None = None
     diversity: float | None = None
     expand_to: ExpandTo | None = None

@@ -249,7 +249,7 @@ class Searcher:
         notes = [*asked.notes, *found_notes, *refining_notes]
         if topics is not None and passages:
             notes.append(spread_note(passages))
-        if self._context.worker.problem and not asked.lacks_vectors:
+        if self._context.worker.problem and not asked.away:
             notes.append(self._context.worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
         self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)

@@ -88,7 +88,7 @@ def found(answer: SearchAnswer) -> SearchAnswer:
 
 def forwards(knowledge_base: GraphRAGKnowledgeBase) -> bool:
     """Whether it has answered nothing by itself: no vectors, no index of words."""
-    return knowledge_base._words._index is None
+    return knowledge_base._words._local._index is None
 
 
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
