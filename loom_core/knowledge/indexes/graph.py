@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from loom_core.knowledge.indexes.engines.child_call import ChildError
 from loom_core.knowledge.indexes.engines.servers import GRAPH
 from loom_core.knowledge.indexes.graph_build import GraphBuild
 from loom_core.knowledge.indexes.graph_changes import apply_changes, find_changed, sample_matches
+from loom_core.knowledge.indexes.remote import ServerChoice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,27 +47,23 @@ class GraphIndexes:
     Args:
         store: the store.
         folder: where the knowledge base is; None keeps the graph in memory.
+
+    Attributes:
+        server: the graph in the database that the setting names, if it names one.
     """
 
     def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
         self._local = GraphIndex(store, folder)
-        self._remote: RemoteGraph | None = None
-        self._choosing = threading.Lock()
-        self._folder = folder
+        self.server = ServerChoice(store, folder, GRAPH, name="remote_graph", load=_load_remote)
         self._store = store
-
-    @property
-    def choice(self) -> str:
-        """The setting: `kuzu`, `none`, or the address of a graph database. Blocks."""
-        return GRAPH.choice(self._store)
 
     @property
     def maintained(self) -> list[DerivedIndex]:
         """The indexes that are kept in sync with the store: one, or none. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is not None:
             return [remote]
-        return [self._local] if self.choice == "kuzu" else []
+        return [self._local] if self.server.setting == "kuzu" else []
 
     def ask(
         self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int, owner: bool
@@ -80,7 +76,7 @@ class GraphIndexes:
             hops: how many hops from them it follows.
             owner: whether this process holds the lock: no other may open the graph on disk.
         """
-        remote = self._find_remote()
+        remote = self.server.find()
         try:
             if remote is not None:
                 if remote.is_current():
@@ -95,7 +91,7 @@ class GraphIndexes:
 
     def find_problem(self) -> str:
         """Ask the graph database; return why it cannot be asked, or empty. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is None:
             return ""
         with suppress(StoreUnavailableError, IndexDamagedError):
@@ -108,10 +104,10 @@ class GraphIndexes:
         Returns:
             Whether there may be more to do.
         """
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is None:
-            self.leave_server()
-            if self.choice == "kuzu":
+            self.server.leave()
+            if self.server.setting == "kuzu":
                 return self._local.sync()
         self._local.discard()
         return remote is not None and remote.sync()
@@ -120,46 +116,20 @@ class GraphIndexes:
         """Wait a moment for the child that builds a graph; return False if there is none."""
         return self._local.wait()
 
-    def progress(self) -> tuple[int, int]:
-        """Return how far the graph in a database is built, and its end; 0 for both without one. Blocks."""
-        remote = self._find_remote()
-        return (0, 0) if remote is None else remote.progress()
-
     def lag(self) -> int:
         """Return how many changes are still to be applied. Blocks."""
         return max((index.lag() for index in self.maintained), default=0)
 
-    def leave_server(self) -> None:
-        """Delete the graph in a database, if there is one and it can be reached. Blocks."""
-        if self._folder is None or not self._store.changes.state("remote_graph").generation:
-            return
-        from loom_core.knowledge.indexes.remote_graph import RemoteGraph
-
-        left = RemoteGraph.known(self._store, self._folder)
-        if left is None:
-            self._store.changes.forget("remote_graph")
-        else:
-            left.discard()
-
     def close(self) -> None:
         """Release files and connections; the next use opens them again."""
         self._local.close()
-        if self._remote is not None:
-            self._remote.close()
+        self.server.close()
 
-    def _find_remote(self) -> RemoteGraph | None:
-        """Return the graph in the database that the setting names, if it names one."""
-        choice = self.choice
-        if self._folder is None or choice in GRAPH.local:
-            return None
-        from loom_core.knowledge.indexes.remote_graph import RemoteGraph
 
-        with self._choosing:
-            if self._remote is None or self._remote.setting != choice:
-                if self._remote is not None:
-                    self._remote.close()
-                self._remote = RemoteGraph(self._store, self._folder, choice)
-            return self._remote
+def _load_remote() -> type[RemoteGraph]:
+    from loom_core.knowledge.indexes.remote_graph import RemoteGraph
+
+    return RemoteGraph
 
 
 class GraphIndex(DerivedIndex):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, StoreUnavailableError
 from loom_core.knowledge.indexes.derived import DerivedIndex
 from loom_core.knowledge.indexes.engines.servers import LEXICAL
 from loom_core.knowledge.indexes.passage_tokens import PassageTokens, holds_passages
+from loom_core.knowledge.indexes.remote import ServerChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,9 @@ class LexicalIndexes:
     Args:
         store: the store.
         folder: where the index goes; None keeps it in memory.
+
+    Attributes:
+        server: the index in the search engine that the setting names, if it names one.
     """
 
     def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
@@ -43,25 +46,16 @@ class LexicalIndexes:
         self._folder = folder
         self._tokens = PassageTokens(store)
         self._local = DerivedLexicalIndex(store, folder, tokens=self._tokens)
-        self._remote: RemoteLexicalIndex | None = None
-        self._choosing = threading.Lock()
-
-    @property
-    def choice(self) -> str:
-        """The setting: `tantivy`, or `engine+url` of a search engine. Blocks."""
-        return LEXICAL.choice(self._store)
+        self.server = ServerChoice(
+            store, folder, LEXICAL, name="remote_words", load=_load_remote, tokens=self._tokens
+        )
 
     @property
     def maintained(self) -> list[DerivedIndex]:
         """The indexes that are kept in sync with the store. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         local: list[DerivedIndex] = [self._local] if self._needs_local(remote) else []
         return local if remote is None else [*local, remote]
-
-    @property
-    def problem(self) -> str:
-        """Why the search engine cannot be asked; or empty."""
-        return "" if self._remote is None else self._remote.problem
 
     def provide_tokens(self, tokens: Mapping[int, str]) -> None:
         """Provide the `index_tokens` of chunks of the next changes; see `PassageTokens.provide`."""
@@ -69,14 +63,14 @@ class LexicalIndexes:
 
     def searcher(self) -> LexicalSearch | None:
         """Return the index as of the last sync, for searching; None before it is built. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is not None and ((found := remote.searcher()) or not self._needs_local(remote)):
             return found
         return self._local.searcher()
 
     def explain_absence(self) -> str:
         """Return why `searcher` is None for longer than a moment; or empty. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is None:
             return ""
         return remote.problem or f"The words are being written to {remote.setting}: ask again later."
@@ -89,7 +83,7 @@ class LexicalIndexes:
             StoreUnavailableError: it is in a search engine that cannot be asked.
         """
         self.sync_all()
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is not None and not self._needs_local(remote) and remote.lag() > 0:
             raise StoreUnavailableError(self.explain_absence(), advice="Ask again later.")
         found = self.searcher()
@@ -107,11 +101,11 @@ class LexicalIndexes:
         Returns:
             Whether there may be more to do.
         """
-        remote = self._find_remote()
+        remote = self.server.find()
         if self._needs_local(remote) and self._local.sync():
             return True
         if remote is None:
-            self.leave_server()
+            self.server.leave()
             return False
         if remote.sync():
             return True
@@ -124,31 +118,9 @@ class LexicalIndexes:
         while self.sync():
             pass
 
-    def leave_server(self) -> None:
-        """Delete the index in a search engine, if there is one and it can be reached. Blocks."""
-        if self._folder is None or not self._store.changes.state("remote_words").generation:
-            return
-        from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
-
-        left = RemoteLexicalIndex.known(self._store, self._folder)
-        if left is None:
-            self._store.changes.forget("remote_words")
-        else:
-            left.discard()
-
-    def progress(self) -> tuple[int, int]:
-        """Return how far the index in a search engine is built, and its end; 0 for both without one."""
-        remote = self._find_remote()
-        return (0, 0) if remote is None else remote.progress()
-
     def files_lag(self) -> int:
         """Return how many changes the index here has still to apply. Blocks."""
-        return self._local.lag() if self._needs_local(self._find_remote()) else 0
-
-    def server_lag(self) -> int:
-        """Return how many changes the search engine has still to get; 0 without one. Blocks."""
-        remote = self._find_remote()
-        return 0 if remote is None else remote.lag()
+        return self._local.lag() if self._needs_local(self.server.find()) else 0
 
     def lag(self) -> int:
         """Return how many changes the index that is furthest behind has still to apply. Blocks."""
@@ -157,27 +129,18 @@ class LexicalIndexes:
     def close(self) -> None:
         """Release files and connections; the next use opens them again."""
         self._local.close()
-        if self._remote is not None:
-            self._remote.close()
-
-    def _find_remote(self) -> RemoteLexicalIndex | None:
-        """Return the index in the search engine that the setting names, if it names one."""
-        choice = self.choice
-        if self._folder is None or choice in LEXICAL.local:
-            return None
-        from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
-
-        with self._choosing:
-            if self._remote is None or self._remote.setting != choice:
-                if self._remote is not None:
-                    self._remote.close()
-                self._remote = RemoteLexicalIndex(self._store, self._folder, choice, tokens=self._tokens)
-            return self._remote
+        self.server.close()
 
     def _needs_local(self, remote: RemoteLexicalIndex | None) -> bool:
         """Whether the index here is searched: there is no other, or it is not built yet."""
         state = self._store.changes.state
         return remote is None or (state("words").generation > 0 and not state("remote_words").built)
+
+
+def _load_remote() -> type[RemoteLexicalIndex]:
+    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
+
+    return RemoteLexicalIndex
 
 
 class DerivedLexicalIndex(DerivedIndex):

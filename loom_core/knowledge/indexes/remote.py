@@ -8,7 +8,7 @@ import threading
 import time
 from abc import abstractmethod
 from secrets import token_hex
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import SecretStr
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.engines.servers import StoreKind
     from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.changes import IndexName
     from loom_core.knowledge.store.store import MetaName
 
     _Found = TypeVar("_Found")
 
-__all__ = ["RemoteIndex"]
+__all__ = ["RemoteIndex", "ServerChoice"]
 
 _log = logging.getLogger(__name__)
 
@@ -212,3 +213,86 @@ class RemoteIndex(SteppedIndex, Generic[_EngineT]):
         self.problem = str(error)
         self._compared = 0  # it may come back with less
         self._asked_again = time.monotonic() + _AWAY_SECONDS
+
+
+_IndexT = TypeVar("_IndexT", bound=RemoteIndex[Any])
+
+
+class ServerChoice(Generic[_IndexT]):
+    """The index in a server that a knowledge base's setting names, if it names one.
+
+    The setting is in the store, so that all processes have the same; it may change at any time.
+
+    Args:
+        store: the store.
+        folder: the knowledge base's folder; None for one in memory, which has no servers.
+        kind: what may be in a server.
+        name: name of its indexes.
+        load: imports their class, which most knowledge bases do not need.
+        options: further arguments of its constructor.
+    """
+
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        folder: Path | None,
+        kind: StoreKind,
+        *,
+        name: IndexName,
+        load: Callable[[], type[_IndexT]],
+        **options: Any,  # noqa: ANN401 - they are those of the class
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._kind = kind
+        self._name: IndexName = name
+        self._load = load
+        self._options = options
+        self._choosing = threading.Lock()
+        self._index: _IndexT | None = None
+
+    @property
+    def setting(self) -> str:
+        """The setting, on this machine or as the address of a server. Blocks."""
+        return self._kind.choice(self._store)
+
+    @property
+    def problem(self) -> str:
+        """Why the server cannot be asked; or empty."""
+        return "" if self._index is None else self._index.problem
+
+    def find(self) -> _IndexT | None:
+        """Return the index in the server; None where the setting names none. Blocks."""
+        setting = self.setting
+        if self._folder is None or setting in self._kind.local:
+            return None
+        with self._choosing:
+            if self._index is None or self._index.setting != setting:
+                self.close()
+                self._index = self._load()(self._store, self._folder, setting, **self._options)
+            return self._index
+
+    def leave(self) -> None:
+        """Delete the index in a server, if there is one and it can be reached. Blocks."""
+        if self._folder is None or not self._store.changes.state(self._name).generation:
+            return
+        left = self._load().known(self._store, self._folder)
+        if left is None:
+            self._store.changes.forget(self._name)
+        else:
+            left.discard()
+
+    def progress(self) -> tuple[int, int]:
+        """Return how far the index in the server is built, and its end; 0 for both without one. Blocks."""
+        index = self.find()
+        return (0, 0) if index is None else index.progress()
+
+    def lag(self) -> int:
+        """Return how many changes the server has still to get; 0 without one. Blocks."""
+        index = self.find()
+        return 0 if index is None else index.lag()
+
+    def close(self) -> None:
+        """Close connections; the next use opens them again."""
+        if self._index is not None:
+            self._index.close()

@@ -16,6 +16,7 @@ from loom_core.errors import IndexDamagedError, LoomError
 from loom_core.knowledge.indexes.derived import DerivedIndex, SteppedIndex
 from loom_core.knowledge.indexes.engines.servers import VECTORS
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
+from loom_core.knowledge.indexes.remote import ServerChoice
 from loom_core.knowledge.text.languages import language_group
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class VectorIndexes:
         folder: where the indexes go; None keeps them in memory, without Chroma and databases.
         lock: of the knowledge base's folder: only its holder may open Chroma.
         exact_up_to: up to this many are compared one by one, if the setting is `auto`.
+
+    Attributes:
+        server: the index in the vector database that the setting names, if it names one.
     """
 
     def __init__(
@@ -75,33 +79,22 @@ class VectorIndexes:
     ) -> None:
         self._flat = FlatVectors(store, folder)
         self._chroma = ChromaVectors(store, folder) if folder is not None else None
-        self._remote: RemoteVectors | None = None
-        self._choosing = threading.Lock()
+        self.server = ServerChoice(store, folder, VECTORS, name="remote", load=_load_remote)
         self._folder = folder
         self._store = store
         self._lock = lock
         self._exact_up_to = exact_up_to
 
     @property
-    def choice(self) -> str:
-        """The setting: `auto`, `exact`, `chroma`, or `engine+url` of a vector database. Blocks."""
-        return VECTORS.choice(self._store)
-
-    @property
     def maintained(self) -> list[DerivedIndex]:
         """The indexes that are kept in sync with the store. Blocks."""
-        remote, chroma = self._find_remote(), self._select_chroma()
+        remote, chroma = self.server.find(), self._select_chroma()
         flat = [self._flat] if self._needs_flat(remote) else []
         return [*flat, *(index for index in (remote, chroma) if index is not None)]
 
-    @property
-    def problem(self) -> str:
-        """Why the vector database cannot be asked; or empty."""
-        return "" if self._remote is None else self._remote.problem
-
     def current(self) -> DenseSearch | None:
         """Return the vectors as of the last sync; None while they are being indexed. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is not None and ((found := remote.searcher()) or not self._needs_flat(remote)):
             return found
         flat = self._flat.searcher()
@@ -113,14 +106,14 @@ class VectorIndexes:
 
     def explain_absence(self) -> str:
         """Return why `current` is None for longer than a moment; or empty. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is None:
             return ""
         return remote.problem or f"The vectors are being written to {remote.setting}: ask again later."
 
     def languages(self) -> frozenset[str]:
         """Return the language groups of the indexed vectors; for the worker process. Blocks."""
-        remote = self._find_remote()
+        remote = self.server.find()
         return self._flat.languages() if remote is None else remote.groups()
 
     def coverage(self) -> tuple[int, int]:
@@ -133,7 +126,7 @@ class VectorIndexes:
         Returns:
             Whether there may be more to do.
         """
-        return self._needs_flat(self._find_remote()) and self._flat.sync()
+        return self._needs_flat(self.server.find()) and self._flat.sync()
 
     def sync(self) -> bool:
         """Bring the indexes a step closer to the store; for the holder of the lock. Blocks.
@@ -143,9 +136,9 @@ class VectorIndexes:
         """
         if self.sync_files():
             return True
-        remote = self._find_remote()
+        remote = self.server.find()
         if remote is None:
-            self.leave_database()
+            self.server.leave()
         elif remote.sync():
             return True
         elif not self._needs_flat(remote):
@@ -157,31 +150,9 @@ class VectorIndexes:
             self._chroma.discard()
         return False
 
-    def leave_database(self) -> None:
-        """Delete the collection in a vector database, if there is one and it can be reached. Blocks."""
-        if self._folder is None or not self._store.changes.state("remote").generation:
-            return
-        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
-
-        left = RemoteVectors.known(self._store, self._folder)
-        if left is None:
-            self._store.changes.forget("remote")
-        else:
-            left.discard()
-
-    def progress(self) -> tuple[int, int]:
-        """Return how far the collection in a database is built, and its end; 0 for both without one."""
-        remote = self._find_remote()
-        return (0, 0) if remote is None else remote.progress()
-
     def files_lag(self) -> int:
         """Return how many changes the flat files have still to apply. Blocks."""
-        return self._flat.lag() if self._needs_flat(self._find_remote()) else 0
-
-    def database_lag(self) -> int:
-        """Return how many changes the vector database has still to get; 0 without one. Blocks."""
-        remote = self._find_remote()
-        return 0 if remote is None else remote.lag()
+        return self._flat.lag() if self._needs_flat(self.server.find()) else 0
 
     def lag(self) -> int:
         """Return how many changes the index that is furthest behind has still to apply. Blocks."""
@@ -190,23 +161,9 @@ class VectorIndexes:
     def close(self) -> None:
         """Release files and connections; the next use opens them again."""
         self._flat.close()
-        for index in (self._chroma, self._remote):
-            if index is not None:
-                index.close()
-
-    def _find_remote(self) -> RemoteVectors | None:
-        """Return the index in the database that the setting names, if it names one."""
-        choice = self.choice
-        if self._folder is None or choice in VECTORS.local:
-            return None
-        from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
-
-        with self._choosing:
-            if self._remote is None or self._remote.setting != choice:
-                if self._remote is not None:
-                    self._remote.close()
-                self._remote = RemoteVectors(self._store, self._folder, choice)
-            return self._remote
+        if self._chroma is not None:
+            self._chroma.close()
+        self.server.close()
 
     def _needs_flat(self, remote: RemoteVectors | None) -> bool:
         """Whether the flat files are searched: there is no database, or its collection is not built yet."""
@@ -214,7 +171,7 @@ class VectorIndexes:
         return remote is None or (state("vectors").generation > 0 and not state("remote").built)
 
     def _select_chroma(self) -> ChromaVectors | None:
-        chroma, choice = self._chroma, self.choice
+        chroma, choice = self._chroma, self.server.setting
         if chroma is None or choice not in {"auto", "chroma"}:
             return None
         count = self.coverage()[0]
@@ -222,6 +179,12 @@ class VectorIndexes:
             return chroma if count else None
         there = self._store.changes.state(chroma.name).generation > 0
         return chroma if count > self._exact_up_to * (_KEPT_FROM if there else 1) else None
+
+
+def _load_remote() -> type[RemoteVectors]:
+    from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
+
+    return RemoteVectors
 
 
 _log = logging.getLogger(__name__)

@@ -426,17 +426,17 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     @property
     def vectors(self) -> str:
         """Where its vectors are searched: a setting of `RAGConfig.vectors`. Blocks."""
-        return self._vectors.choice
+        return self._vectors.server.setting
 
     @property
     def lexical(self) -> str:
         """Where its words are searched: a setting of `RAGConfig.lexical`. Blocks."""
-        return self._words.choice
+        return self._words.server.setting
 
     @property
     def graph_setting(self) -> str:
         """Where its graph is: a setting of `RAGConfig.graph`. Blocks."""
-        return self._graph.choice
+        return self._graph.server.setting
 
     def graph_problem(self) -> str:
         """Ask the graph database, if there is one; return why it cannot be asked, or empty. Blocks."""
@@ -462,7 +462,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
     def moving_progress(self) -> tuple[int, int]:
         """Return how far what moves to servers is there, in keys, and the end of that. Blocks."""
-        moving = [self._vectors.progress(), self._words.progress(), self._graph.progress()]
+        moving = [index.server.progress() for index in (self._vectors, self._words, self._graph)]
         return sum(done for done, _ in moving), sum(end for _, end in moving)
 
     def leave_servers(self) -> None:
@@ -470,9 +470,8 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
         For the worker process, before the knowledge base itself is deleted.
         """
-        self._vectors.leave_database()
-        self._words.leave_server()
-        self._graph.leave_server()
+        for index in (self._vectors, self._words, self._graph):
+            index.server.leave()
 
     def index_lag(self) -> dict[str, int]:
         """Return how many changes of the store each index has still to apply. Blocks."""

@@ -112,7 +112,7 @@ class KnowledgeBaseWorker:
     @property
     def problem(self) -> str:
         """Why work or a part of it, such as making or storing vectors, has stopped for now; or empty."""
-        return self._problem or self._words.problem or self._vectors.problem
+        return self._problem or self._words.server.problem or self._vectors.server.problem
 
     @property
     def stopped(self) -> str:
@@ -491,7 +491,7 @@ class KnowledgeBaseWorker:
         return self._is_behind() or (self._stopped is None and self._store.jobs.next() is not None)
 
     def _servers_lag(self) -> int:
-        return max(self._words.server_lag(), self._vectors.database_lag())
+        return max(self._words.server.lag(), self._vectors.server.lag())
 
     def _is_behind(self) -> bool:
         return self._words.files_lag() > 0 or self._vectors.files_lag() > 0

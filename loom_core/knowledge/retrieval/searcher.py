@@ -451,7 +451,7 @@ class Searcher:
         except StoreUnavailableError as error:
             if asked.lacks_all:
                 raise
-            if self._context.words.problem and not asked.lacks_words:
+            if self._context.words.server.problem and not asked.lacks_words:
                 asked.leave_out_words(error.message)
             else:
                 asked.leave_out_vectors(error.message)

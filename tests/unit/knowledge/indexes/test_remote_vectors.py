@@ -360,8 +360,8 @@ def test_why_there_are_no_vectors_is_explained(store, put, server, url, indexes)
     assert "being written to plain+" in ours.explain_absence()
     settle(ours)
     assert "it is off" in ours.explain_absence()
-    assert "it is off" in ours.problem
-    assert ours.database_lag() > 0
+    assert "it is off" in ours.server.problem
+    assert ours.server.lag() > 0
     assert ours.files_lag() == 0
 
 

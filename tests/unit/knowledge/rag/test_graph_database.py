@@ -55,7 +55,7 @@ async def settle(knowledge_base: KnowledgeBase) -> None:
 
 
 def explore(knowledge_base: KnowledgeBase) -> object:
-    """What the tool `graph` reads: neighbourhoods and paths of all entities."""
+    """All that the tool `graph` reads: neighbourhoods and paths of all entities."""
     graph = knowledge_base.graph
     associations = knowledge_base.associations()
     keys = {name: graph.search(name, limit=1)[0] for name in ("Ada Lovelace", "Luigi Menabrea", "静港")}

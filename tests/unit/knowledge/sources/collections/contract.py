@@ -1,4 +1,4 @@
-"""What a collection of every engine must do as a source. A test class of an engine derives from it."""
+"""The contract of collections as sources, for every engine. A test class of an engine derives from it."""
 
 from __future__ import annotations
 
