@@ -31,7 +31,7 @@ from loom_query.configuration.source_config import DocumentsConfig, LocalConfig,
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from loom_core.knowledge.sources.collections.config import CollectionFields
+from loom_core.knowledge.sources.collections.config import CollectionFields, SearchBody
 from loom_core.knowledge.sources.documents import TextDocument
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
@@ -139,6 +139,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "mapping": partial(_model, ResultMapping),
         "collection": partial(_model, CollectionSourceConfig),
         "fields": partial(_model, CollectionFields),
+        "body": partial(_model, SearchBody),
     },
 }
 

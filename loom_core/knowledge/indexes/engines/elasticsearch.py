@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError
+from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, SourceError
 from loom_core.knowledge.indexes.engines.damage import first_line, is_disk_full
-from loom_core.knowledge.indexes.engines.servers import unavailable
+from loom_core.knowledge.indexes.engines.servers import LEXICAL, ServerUse, unavailable
 from loom_core.knowledge.indexes.engines.token_text import is_searchable, join_tokens
 from loom_core.plugin_registry import register
 
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from loom_core.errors import LoomError, StoreUnavailableError
     from loom_core.knowledge.interface import LexicalQuery
 
-__all__ = ["ElasticsearchLexicalIndex", "OpenSearchLexicalIndex"]
+__all__ = [
+    "ELASTICSEARCH",
+    "OPENSEARCH",
+    "ElasticsearchLexicalIndex",
+    "OpenSearchLexicalIndex",
+    "SearchEngineConnection",
+    "SearchProduct",
+]
 
 _T = TypeVar("_T")
 
@@ -47,9 +54,245 @@ _FAILURES = "errors,items.*.status,items.*.error"
 _OTHER_FIELDS = {"strict_dynamic_mapping_exception", "mapper_parsing_exception", "document_parsing_exception"}
 _BROKEN = {"corrupt_index_exception", "index_format_too_old_exception", "translog_corrupted_exception"}
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+_INDEX_USE = ServerUse(
+    f"{LEXICAL.secret} in the environment, or in the keyring: keyring set loom {LEXICAL.secret}",
+    is_index=True,
+)
 _DISK_ADVICE = (
     "Free space on the server's disk, or lift the block; what it has missed is written then. Nothing is lost."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProduct:
+    """A product with the REST interface of Elasticsearch.
+
+    Attributes:
+        title: its name.
+        index_version: least version for an index of Loom's own.
+        source_version: least version for an index that others have filled, which is searched by vectors, too.
+        has_keys: whether it has API keys besides passwords of users.
+    """
+
+    title: str
+    index_version: tuple[int, int]
+    source_version: tuple[int, int]
+    has_keys: bool
+
+
+ELASTICSEARCH = SearchProduct("Elasticsearch", (8, 0), (8, 4), has_keys=True)
+"""Its searches have the option `knn` since 8.4."""
+
+OPENSEARCH = SearchProduct("OpenSearch", (2, 0), (2, 9), has_keys=False)
+"""Its engine faiss decides filters within a search by vectors since 2.9."""
+
+
+class SearchEngineConnection:
+    """Connection to a server of Elasticsearch or OpenSearch, for one index. Any thread may use it.
+
+    Args:
+        product: the product.
+        url: address of the server, with the user's name if there is one.
+        secret: that user's password, or an API key.
+        index: name of the index, for messages.
+        use: what it is used for.
+
+    Raises:
+        ConfigError: the URL is none of a server, or the secret does not fit it.
+    """
+
+    def __init__(
+        self, product: SearchProduct, url: str, *, secret: SecretStr | None, index: str, use: ServerUse
+    ) -> None:
+        self._product = product
+        self._use = use
+        self._index = index
+        self._url, user = self._split_url(url)
+        asker = f"the user {user!r} and its password" if user else "the API key"
+        rights = "manage, read and write indexes named loom_*" if use.is_index else "read the index"
+        self._secret_advice = f"Check {asker}: {use.secret}. It must be allowed to {rights}."
+        self._headers = self._authorize(user, "" if secret is None else secret.get_secret_value())
+        self._lock = threading.Lock()
+        self._client: httpx2.Client | None = None
+        self._is_checked = False
+
+    def close(self) -> None:
+        """Close connections."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def ask(
+        self, method: str, path: str, body: bytes = b"", *, read: Callable[[Any], _T] = lambda answer: answer
+    ) -> _T:
+        """Send a request and read the JSON of its response, and translate errors.
+
+        Raises:
+            StoreUnavailableError: the server cannot be asked now.
+            IndexDamagedError: there is no such index, or it does not fit the request.
+            SourceError: it refuses a search in an index that is not Loom's.
+        """
+        client = self._connect()
+        try:
+            if not self._is_checked:
+                self._check_version(self._send(client, "GET", "/"))
+                self._is_checked = True
+            response = self._send(client, method, path, body)
+            if not response.is_success:
+                raise self._refused(response)
+            return read(response.json())
+        except _UNREADABLE as error:
+            raise self.unavailable(
+                f"its answer is none of {self._product.title}", "Check its address and its version."
+            ) from error
+
+    def _connect(self) -> httpx2.Client:
+        import httpx2
+
+        with self._lock:
+            if self._client is None:
+                headers = {"Accept": "application/json", **self._headers}
+                self._client = httpx2.Client(headers=headers)
+            return self._client
+
+    def _send(self, client: httpx2.Client, method: str, path: str, body: bytes = b"") -> httpx2.Response:
+        """Send a request, once more if the connection was lost: all but making an index may be done twice."""
+        import httpx2
+
+        action = path.rpartition("/")[2].partition("?")[0]
+        kind = "application/x-ndjson" if action in {"_bulk", "_msearch"} else "application/json"
+        seconds = _READ_SECONDS if method == "GET" or action in {"_msearch", "_search"} else _WRITE_SECONDS
+        try:
+            request = client.build_request(
+                method,
+                self._url + path,
+                content=body or None,
+                headers={"Content-Type": kind} if body else None,
+                timeout=httpx2.Timeout(seconds, connect=_CONNECT_SECONDS),
+            )
+            try:
+                return client.send(request)
+            except (httpx2.ReadError, httpx2.WriteError, httpx2.CloseError, httpx2.RemoteProtocolError):
+                if method == "PUT":
+                    raise
+                return client.send(request)
+        except httpx2.ConnectTimeout as error:
+            reason = f"it takes no connection within {_CONNECT_SECONDS:.0f} s"
+            raise self.unavailable(reason) from error
+        except httpx2.TimeoutException as error:
+            raise self.unavailable("it does not answer in time") from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            reason = f"there is no connection: {first_line(error)}"
+            advice = "Name the authority of its certificate in SSL_CERT_FILE." if "CERTIF" in reason else ""
+            raise self.unavailable(reason, advice) from error
+
+    def _check_version(self, response: httpx2.Response) -> None:
+        if response.status_code == 403:  # an API key for indexes alone; other requests show whether it fits
+            return
+        if not response.is_success:
+            raise self._refused(response)
+        version = response.json()["version"]
+        found = "OpenSearch" if version.get("distribution") == "opensearch" else "Elasticsearch"
+        if found != self._product.title:
+            advice = f"Write {found.lower()}+ in front of its address."
+            raise self.unavailable(
+                f"it is {found}", advice if self._use.is_index else f"Its kind is {found.lower()}."
+            )
+        least = self._product.index_version if self._use.is_index else self._product.source_version
+        if tuple(map(int, version["number"].split(".")[:2])) < least:
+            raise self.unavailable(
+                f"it is of version {version['number']}",
+                f"{self._product.title} must be {'.'.join(map(str, least))} or later.",
+            )
+
+    def _refused(self, response: httpx2.Response) -> LoomError:
+        try:
+            error = response.json()["error"]
+        except _UNREADABLE:
+            error = ""
+        return self.explain(response.status_code, error)
+
+    def explain(self, status: int, error: dict[str, Any] | str) -> LoomError:
+        """Return the error for a status; `error` is what the server says, empty if another answers."""
+        kinds, reason = _read_error(error)
+        if re.search("/1[02]/", reason) or is_disk_full(reason):  # blocks that a full disk puts on
+            return self.unavailable(f"it has no room left: {reason}", _DISK_ADVICE)
+        if status == 401 or (status == 403 and "cluster_block_exception" not in kinds):
+            refusal = "it refuses the credentials" if self._headers else "it wants credentials"
+            return self.unavailable(f"{refusal}: {reason or status}", self._secret_advice)
+        if status == 404 and not kinds:
+            return self.unavailable("it does not know this request", "Check its address.")
+        if status == 413:
+            advice = "Raise http.max_content_length there, or the limit of what is in front of it, to 10 MB."
+            return self.unavailable("a request is too large for it", advice)
+        if (
+            kinds & {"index_not_found_exception", *_OTHER_FIELDS, *_BROKEN}
+            or "No mapping found for [key]" in reason
+        ):
+            return IndexDamagedError(
+                f"The index {self._index} of {self._product.title} at {self._url} cannot be used: {reason}.",
+                advice="It is derived from the store, and is built again.",
+            )
+        if "maxClauseCount" in reason and not self._use.is_index:
+            return InvalidInputError(
+                f"The question has too many words for {self._product.title}: {reason}.",
+                advice="Ask in a few words or a sentence.",
+            )
+        if status == 400 and not self._use.is_index:
+            return SourceError(
+                f"{self._product.title} at {self._url} refuses the search in {self._index!r}: {reason}.",
+                advice="Check the filters, and `fields` and `body` of the source.",
+            )
+        return self.unavailable(f"it answers with status {status}: {reason or 'no reason given'}")
+
+    def unavailable(self, reason: str, advice: str = "") -> StoreUnavailableError:
+        """Return the error for a server that cannot be asked now."""
+        return unavailable(self._product.title, self._url, reason, advice=advice, use=self._use)
+
+    def _split_url(self, url: str) -> tuple[str, str]:
+        """Return the address without the user's name, and that name."""
+        with suppress(ValueError):  # a port that is no number
+            parts = urlsplit(url)
+            if (
+                parts.scheme in {"http", "https"}
+                and parts.hostname
+                and parts.port != 0
+                and parts.password is None
+                and not parts.query
+                and not parts.fragment
+            ):
+                host = parts.netloc.rpartition("@")[2]
+                return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", unquote(parts.username or "")
+        shown = re.sub("//[^/]*@", "//", url.partition("?")[0])[:100]  # without what may be secret
+        raise ConfigError(
+            f"{shown!r} is not the address of {self._product.title}.",
+            advice=f"Write {self._address('https://USER@HOST:9200')}, or https://HOST:9200. The password or "
+            f"API key is {self._use.secret}.",
+        )
+
+    def _authorize(self, user: str, secret: str) -> dict[str, str]:
+        """Return the headers that say who asks."""
+        if not secret:
+            return {}
+        if not (user or self._product.has_keys):
+            url = self._address("https://USER@HOST:9200")
+            raise ConfigError(
+                f"{self._product.title} has no API keys, and its address names no user.",
+                advice=f"Write {url}; the password is {self._use.secret}.",
+            )
+        if user:
+            pair = f"{user}:{secret}".encode(errors="surrogateescape")  # of the environment, it may be bytes
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        if not (secret.isascii() and secret.isprintable()):  # an error of HTTP would show it
+            raise ConfigError(
+                f"The API key of {self._product.title} has characters that no key has.",
+                advice=self._secret_advice,
+            )
+        return {"Authorization": f"ApiKey {secret}"}
+
+    def _address(self, url: str) -> str:
+        return self._use.address(self._product.title.lower(), url)
 
 
 class _SearchEngineIndex:
@@ -67,8 +310,7 @@ class _SearchEngineIndex:
     that are repeated most are looked for, and the first ones.
     """
 
-    _title: ClassVar[str]
-    _least: ClassVar[int]  # major version
+    _product: ClassVar[SearchProduct]
 
     def __init__(self, url: str, *, secret: SecretStr | None, collection: str) -> None:
         """Take the address; nothing is connected before the first use.
@@ -76,18 +318,11 @@ class _SearchEngineIndex:
         Raises:
             ConfigError: the URL is none of a server, or the secret does not fit it.
         """
-        self._url, user = self._split_url(url)
-        asker = f"the user {user!r} and its password" if user else "the API key"
-        self._secret_advice = (
-            f"Check {asker}: LOOM_LEXICAL_SECRET in the environment, or in the keyring: keyring set loom "
-            "LOOM_LEXICAL_SECRET. It must be allowed to manage, read and write indexes named loom_*."
+        self._server = SearchEngineConnection(
+            self._product, url, secret=secret, index=collection, use=_INDEX_USE
         )
-        self._headers = self._authorize(user, "" if secret is None else secret.get_secret_value())
         self._index = collection
         self._alias = collection + _ALIAS
-        self._lock = threading.Lock()
-        self._client: httpx2.Client | None = None
-        self._is_checked = False
 
     def create(self) -> None:
         """Make the index, empty; see `LexicalServerIndex`."""
@@ -110,7 +345,7 @@ class _SearchEngineIndex:
             "mappings": {"dynamic": "strict", "_source": {"enabled": False}, "properties": fields},
             "aliases": {self._alias: {}},
         }
-        self._ask("PUT", f"/{self._index}", _line(body))
+        self._server.ask("PUT", f"/{self._index}", _line(body))
 
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists, visible after `commit`; see `LexicalServerIndex`.
@@ -127,8 +362,8 @@ class _SearchEngineIndex:
     def commit(self) -> None:
         """Make everything since the last commit visible to searches; see `LexicalServerIndex`."""
         path = f"/{self._alias}/_refresh"
-        if self._ask("POST", path, read=lambda answer: answer["_shards"]["failed"]):
-            raise self._unavailable("it could not make visible what was written")
+        if self._server.ask("POST", path, read=lambda answer: answer["_shards"]["failed"]):
+            raise self._server.unavailable("it could not make visible what was written")
 
     def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
         """Return keys with their score for each query, all by one request; see `LexicalSearch`.
@@ -147,185 +382,45 @@ class _SearchEngineIndex:
 
     def count(self) -> int:
         """Return how many keys are indexed; see `LexicalServerIndex`."""
-        return self._ask("GET", f"/{self._alias}/_count", read=lambda answer: int(answer["count"]))
+        return self._server.ask("GET", f"/{self._alias}/_count", read=lambda answer: int(answer["count"]))
 
     def drop(self) -> None:
         """Delete the index, if there is one; see `LexicalServerIndex`."""
         with suppress(IndexDamagedError):
-            self._ask("DELETE", f"/{self._index}")
+            self._server.ask("DELETE", f"/{self._index}")
 
     def close(self) -> None:
         """Close connections; see `LexicalServerIndex`."""
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
+        self._server.close()
 
     def _write(self, lines: Iterable[bytes]) -> None:
         path = f"/{self._alias}/_bulk?require_alias=true&filter_path={_FAILURES}"
         for batch in _batches(lines):
-            self._ask("POST", path, batch, read=self._check_written)
+            self._server.ask("POST", path, batch, read=self._check_written)
 
     def _check_written(self, answer: dict[str, Any]) -> None:
         if answer["errors"]:
             results = [result for item in answer["items"] for result in item.values() if "error" in result]
-            raise self._explain(results[0]["status"], results[0]["error"])
+            raise self._server.explain(results[0]["status"], results[0]["error"])
 
     def _run(self, searches: list[_Search]) -> None:
         """Fetch the hits of searches, one page of each by one request."""
         while searches:
             body = b"".join(b"{}\n" + _line(search.body()) for search in searches)
             path = f"/{self._alias}/_msearch?filter_path={_HITS}"
-            pages = self._ask("POST", path, body, read=self._read_pages)
+            pages = self._server.ask("POST", path, body, read=self._read_pages)
             searches = [search for search, page in zip(searches, pages, strict=True) if search.take(page)]
 
     def _read_pages(self, answer: dict[str, Any]) -> list[list[list[Any]]]:
         for response in answer["responses"]:
             if "error" in response:
-                raise self._explain(response["status"], response["error"])
+                raise self._server.explain(response["status"], response["error"])
             if response.get("timed_out"):
-                raise self._unavailable("it does not answer in time")
+                raise self._server.unavailable("it does not answer in time")
         return [
             [hit["sort"] for hit in response.get("hits", {}).get("hits", ())]
             for response in answer["responses"]
         ]
-
-    def _ask(
-        self, method: str, path: str, body: bytes = b"", *, read: Callable[[Any], _T] = lambda answer: answer
-    ) -> _T:
-        """Send a request and read the JSON of its response, and translate errors."""
-        client = self._connect()
-        try:
-            if not self._is_checked:
-                self._check_version(self._send(client, "GET", "/"))
-                self._is_checked = True
-            response = self._send(client, method, path, body)
-            if not response.is_success:
-                raise self._refused(response)
-            return read(response.json())
-        except _UNREADABLE as error:
-            raise self._unavailable(
-                f"its answer is none of {self._title}", "Check its address and its version."
-            ) from error
-
-    def _connect(self) -> httpx2.Client:
-        import httpx2
-
-        with self._lock:
-            if self._client is None:
-                headers = {"Accept": "application/json", **self._headers}
-                self._client = httpx2.Client(headers=headers)
-            return self._client
-
-    def _send(self, client: httpx2.Client, method: str, path: str, body: bytes = b"") -> httpx2.Response:
-        """Send a request, once more if the connection was lost: all but making an index may be done twice."""
-        import httpx2
-
-        kind = "application/x-ndjson" if method == "POST" and body else "application/json"
-        seconds = _READ_SECONDS if method == "GET" or "/_msearch" in path else _WRITE_SECONDS
-        try:
-            request = client.build_request(
-                method,
-                self._url + path,
-                content=body or None,
-                headers={"Content-Type": kind} if body else None,
-                timeout=httpx2.Timeout(seconds, connect=_CONNECT_SECONDS),
-            )
-            try:
-                return client.send(request)
-            except (httpx2.ReadError, httpx2.WriteError, httpx2.CloseError, httpx2.RemoteProtocolError):
-                if method == "PUT":
-                    raise
-                return client.send(request)
-        except httpx2.ConnectTimeout as error:
-            reason = f"it takes no connection within {_CONNECT_SECONDS:.0f} s"
-            raise self._unavailable(reason) from error
-        except httpx2.TimeoutException as error:
-            raise self._unavailable("it does not answer in time") from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-            reason = f"there is no connection: {first_line(error)}"
-            advice = "Name the authority of its certificate in SSL_CERT_FILE." if "CERTIF" in reason else ""
-            raise self._unavailable(reason, advice) from error
-
-    def _check_version(self, response: httpx2.Response) -> None:
-        if response.status_code == 403:  # an API key for indexes alone; other requests show whether it fits
-            return
-        if not response.is_success:
-            raise self._refused(response)
-        version = response.json()["version"]
-        found = "OpenSearch" if version.get("distribution") == "opensearch" else "Elasticsearch"
-        if found != self._title:
-            raise self._unavailable(f"it is {found}", f"Write {found.lower()}+ in front of its address.")
-        if int(version["number"].partition(".")[0]) < self._least:
-            raise self._unavailable(
-                f"it is of version {version['number']}", f"{self._title} must be {self._least}.0 or later."
-            )
-
-    def _refused(self, response: httpx2.Response) -> LoomError:
-        try:
-            error = response.json()["error"]
-        except _UNREADABLE:
-            error = ""
-        return self._explain(response.status_code, error)
-
-    def _explain(self, status: int, error: dict[str, Any] | str) -> LoomError:
-        """Return the error for a status; `error` is what the server says, empty if another answers."""
-        kinds, reason = _read_error(error)
-        if re.search("/1[02]/", reason) or is_disk_full(reason):  # blocks that a full disk puts on
-            return self._unavailable(f"it has no room left: {reason}", _DISK_ADVICE)
-        if status == 401 or (status == 403 and "cluster_block_exception" not in kinds):
-            refusal = "it refuses the credentials" if self._headers else "it wants credentials"
-            return self._unavailable(f"{refusal}: {reason or status}", self._secret_advice)
-        if status == 404 and not kinds:
-            return self._unavailable("it does not know this request", "Check its address.")
-        if status == 413:
-            advice = "Raise http.max_content_length there, or the limit of what is in front of it, to 10 MB."
-            return self._unavailable("a request is too large for it", advice)
-        if (
-            kinds & {"index_not_found_exception", *_OTHER_FIELDS, *_BROKEN}
-            or "No mapping found for [key]" in reason
-        ):
-            return IndexDamagedError(
-                f"The index {self._index} of {self._title} at {self._url} cannot be used: {reason}.",
-                advice="It is derived from the store, and is built again.",
-            )
-        return self._unavailable(f"it answers with status {status}: {reason or 'no reason given'}")
-
-    def _unavailable(self, reason: str, advice: str = "") -> StoreUnavailableError:
-        return unavailable(self._title, self._url, reason, advice=advice)
-
-    def _split_url(self, url: str) -> tuple[str, str]:
-        """Return the address without the user's name, and that name."""
-        with suppress(ValueError):  # a port that is no number
-            parts = urlsplit(url)
-            if (
-                parts.scheme in {"http", "https"}
-                and parts.hostname
-                and parts.port != 0
-                and parts.password is None
-                and not parts.query
-                and not parts.fragment
-            ):
-                host = parts.netloc.rpartition("@")[2]
-                return f"{parts.scheme}://{host}{parts.path.rstrip('/')}", unquote(parts.username or "")
-        shown = re.sub("//[^/]*@", "//", url.partition("?")[0])[:100]  # without what may be secret
-        raise ConfigError(
-            f"{shown!r} is not the address of {self._title}.",
-            advice=f"Write {self._title.lower()}+https://USER@HOST:9200, or https://HOST:9200. The password "
-            "or API key belongs into LOOM_LEXICAL_SECRET.",
-        )
-
-    def _authorize(self, user: str, secret: str) -> dict[str, str]:
-        """Return the headers that say who asks."""
-        if not secret:
-            return {}
-        if user:
-            pair = f"{user}:{secret}".encode(errors="surrogateescape")  # of the environment, it may be bytes
-            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
-        if not (secret.isascii() and secret.isprintable()):  # an error of HTTP would show it
-            raise ConfigError(
-                f"The API key of {self._title} has characters that no key has.", advice=self._secret_advice
-            )
-        return {"Authorization": f"ApiKey {secret}"}
 
 
 @register("lexical_index", "elasticsearch")
@@ -337,8 +432,7 @@ class ElasticsearchLexicalIndex(_SearchEngineIndex):
     which sets shards by itself, is not supported.
     """
 
-    _title = "Elasticsearch"
-    _least = 8
+    _product = ELASTICSEARCH
 
 
 @register("lexical_index", "opensearch")
@@ -349,16 +443,7 @@ class OpenSearchLexicalIndex(_SearchEngineIndex):
     3 on its scores are lower by the factor k1 + 1.
     """
 
-    _title = "OpenSearch"
-    _least = 2
-
-    def _authorize(self, user: str, secret: str) -> dict[str, str]:
-        if secret and not user:
-            raise ConfigError(
-                "OpenSearch has no API keys, and its address names no user.",
-                advice="Write opensearch+https://USER@HOST:9200; LOOM_LEXICAL_SECRET is the password.",
-            )
-        return super()._authorize(user, secret)
+    _product = OPENSEARCH
 
 
 @dataclass(slots=True)

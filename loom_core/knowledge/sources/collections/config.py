@@ -12,9 +12,9 @@ from loom_core.keys import check_reference
 from loom_core.knowledge.indexes.engines.servers import ServerUse
 from loom_core.knowledge.sources.remote.json_path import validate_path
 
-__all__ = ["ENGINES", "SOURCE_USE", "CollectionConfig", "CollectionFields", "Engine"]
+__all__ = ["ENGINES", "SOURCE_USE", "CollectionConfig", "CollectionFields", "Engine", "SearchBody"]
 
-Engine = Literal["qdrant", "milvus", "pgvector", "chroma"]
+Engine = Literal["qdrant", "milvus", "pgvector", "chroma", "elasticsearch", "opensearch"]
 """Engines whose collections can be sources."""
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
@@ -43,6 +43,35 @@ class CollectionFields(BaseModel):
         return validate_path(path)
 
 
+class SearchBody(BaseModel):
+    """Additions to the body of each search of Elasticsearch or OpenSearch, in the engine's own language."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    query: Mapping[str, Any] = Field(
+        default={}, description="A query that every passage must fulfil, besides the filters."
+    )
+    knn: Mapping[str, Any] = Field(
+        default={},
+        description="Options of the search by vectors, such as `num_candidates` or `rescore_vector`; of "
+        "OpenSearch, `method_parameters` or `rescore`.",
+    )
+
+    @field_validator("knn")
+    @classmethod
+    def _check_knn(cls, knn: Mapping[str, Any]) -> Mapping[str, Any]:
+        if given := sorted(_NOT_TUNING & knn.keys()):
+            raise ValueError(f"{given[0]!r} is not an option here: `query` restricts what is found.")
+        return knn
+
+
+_NOT_TUNING = {
+    "field", "filter", "k", "max_distance", "min_score", "query_vector", "query_vector_builder", "similarity",
+    "vector",
+}  # fmt: skip
+"""Options that Loom sets, or that keep back passages which fulfil a filter."""
+
+
 class CollectionConfig(BaseModel):
     """Configuration of a collection that others have filled; Loom only reads it."""
 
@@ -51,7 +80,8 @@ class CollectionConfig(BaseModel):
     url: str = Field(min_length=1, description="Address of the server, without a password.")
     collection: str = Field(
         min_length=1,
-        description="Its name; for pgvector, that of a table or of LangChain's collection.",
+        description="Its name; for pgvector, that of a table or of LangChain's collection; for Elasticsearch "
+        "and OpenSearch, that of an index, an alias or a data stream.",
     )
     secret: str = Field(
         default="", repr=False, description="Password or API key, as `env:NAME` or `keyring:NAME`."
@@ -66,12 +96,18 @@ class CollectionConfig(BaseModel):
     )
     filters: Mapping[str, str] = Field(
         default={},
-        description="Filters that it supports: name to field; by default the fields that a sample of it has.",
+        description="Filters that it supports: name to field; by default the fields that a sample of it, or "
+        "its mapping, has.",
     )
     index_params: Mapping[str, Any] = Field(
         default={},
         description="Milvus only: the index as it was made, `metric_type` and `params`; `nprobe` or `ef` "
         "among these widen a search.",
+    )
+
+    body: SearchBody = Field(
+        default=SearchBody(),
+        description="Elasticsearch and OpenSearch only: additions to the body of each search.",
     )
 
     @field_validator("url")

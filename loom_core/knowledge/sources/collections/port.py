@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.filters import Operator
 
-__all__ = ["Condition", "ForeignCollection", "Metric", "Row", "Value", "VectorSpace"]
+__all__ = ["Condition", "ForeignCollection", "LexicalCollection", "Metric", "Row", "Value", "VectorSpace"]
 
-Metric = Literal["cosine", "dot", "l2", "other"]
+Metric = Literal["cosine", "dot", "l2", "other", "none"]
 """Score of a vector search: the cosine, the inner product, the squared Euclidean distance, or
-another distance."""
+another distance; none where there are no vectors."""
 
 Value = str | int | float | bool
 
@@ -38,10 +38,18 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class VectorSpace:
-    """The vectors of a collection: their metric, and their dimension, 0 if it is not declared."""
+    """Facts that a collection declares.
+
+    Attributes:
+        metric: how its vectors are compared.
+        dimension: that of its vectors, 0 if it is not declared.
+        filters: paths of the fields that the engine can decide conditions on, or of objects with any such
+            fields; None if they are not declared.
+    """
 
     metric: Metric
     dimension: int = 0
+    filters: Collection[tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +103,13 @@ class ForeignCollection(Protocol):
 
     def close(self) -> None:
         """Close connections. The collection is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class LexicalCollection(ForeignCollection, Protocol):
+    """A collection whose engine also searches its texts by words. Errors as those of `ForeignCollection`."""
+
+    def search_words(self, query: str, limit: int, conditions: Sequence[Condition]) -> list[Row]:
+        """Return the entries that share words with a question, best first, with the engine's score."""
         ...

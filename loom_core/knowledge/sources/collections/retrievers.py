@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -10,7 +10,7 @@ from loom_core.config_file import plain_reason
 from loom_core.errors import ConfigError
 from loom_core.knowledge.retrieval.retrievers.fusion import HybridRetriever
 from loom_core.knowledge.retrieval.retrievers.single_channel import BM25Retriever, DenseRetriever
-from loom_core.knowledge.sources.collections.config import CollectionConfig
+from loom_core.knowledge.sources.collections.config import ENGINES, CollectionConfig, Engine
 from loom_core.knowledge.sources.collections.source import CollectionSource
 from loom_core.plugin_registry import register
 
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from loom_core.knowledge.interface import PassageSource
-    from loom_core.knowledge.sources.collections.config import Engine
 
 __all__ = ["LlamaBM25Retriever", "LlamaDenseRetriever", "LlamaHybridRetriever", "StoreType"]
 
-StoreType = Literal["qdrant", "milvus", "pgvector", "chroma"]
-"""Engines of collections."""
+StoreType = Engine | Literal["es"]
+"""Engines of collections; `es` is Elasticsearch."""
 
 
 @register("retriever", "llama_dense")
@@ -35,7 +34,8 @@ class LlamaDenseRetriever(DenseRetriever):
         top_k: how many passages are returned where `retrieve` does not say.
         store_type: engine of the store.
         store_params: with `url` and `collection`, the collection to search, see `CollectionConfig`, and its
-            `name`; without, settings such as `index_params` for the collections of this engine in `sources`.
+            `name`; without, settings such as `index_params` or `body` for the collections of this engine in
+            `sources`.
         embedding_config: as for `DenseRetriever`.
 
     Raises:
@@ -54,25 +54,25 @@ class LlamaDenseRetriever(DenseRetriever):
         store_params: Mapping[str, Any] | None = None,
         embedding_config: Mapping[str, str] | str | None = None,
     ) -> None:
-        if store_type not in get_args(StoreType):
-            raise ConfigError(
-                f"There is no store type {store_type!r}.", advice=f"Use {', '.join(get_args(StoreType))}."
-            )
-        self._own: CollectionSource | None = None
+        engine: Engine = "elasticsearch" if store_type == "es" else store_type
+        if engine not in ENGINES:
+            raise ConfigError(f"There is no store type {store_type!r}.", advice=f"Use {', '.join(ENGINES)}.")
         params = dict(store_params or {})
+        given = sources
         if "url" in params:
             params.setdefault("embedding", embedding_config or "")
             name = str(params.pop("name", params.get("collection", "")))
-            self._own = CollectionSource(store_type, _read(params), name=name)
-            sources = [self._own]
+            sources = [CollectionSource(engine, _read(params), name=name)]
         elif params:
-            sources = _with_params(sources, store_type, params)
+            sources = _with_params(sources, engine, params)
+        self._own = [source for source in sources if source not in given]
         super().__init__(sources, top_k=top_k, embedding_config=embedding_config)
 
     def close(self) -> None:
-        """Close the connections of the collection that it has opened."""
-        if self._own is not None:
-            self._own.close()
+        """Close the connections of the collections that it has opened."""
+        for source in self._own:
+            if isinstance(source, CollectionSource):
+                source.close()
 
 
 @register("retriever", "llama_bm25")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,11 +16,14 @@ from loom_core.knowledge.sources.remote.json_path import JsonPath
 from loom_core.knowledge.sources.remote.result_mapping import TEXTS, ResultMapping, read_row
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from loom_core.knowledge.filters import Operator
     from loom_core.knowledge.sources.collections.config import CollectionFields
     from loom_core.knowledge.sources.collections.port import Row, Value
 
-__all__ = ["RowReader", "choose_vector", "make_conditions"]
+__all__ = ["RowReader", "choose_vector", "make_conditions", "rank_by_cosine"]
 
 _METADATA = ("metadata", "metadata_", "cmetadata", "langchain_metadata")
 _NODE = "_node_content"  # a node of LlamaIndex as JSON: its text is there, or in a field
@@ -70,19 +73,29 @@ class RowReader:
         inner = [".".join([*unpacked.path, name]) for name in unpacked.metadata]
         return [name for name in unpacked.fields if (name,) != unpacked.path] + inner
 
-    def filter_paths(self, rows: Iterable[Row]) -> dict[str, Path]:
-        """Return the names of the plain fields that some entries have, with their paths."""
+    def filter_paths(self, rows: Iterable[Row], declared: Collection[Path] | None = None) -> dict[str, Path]:
+        """Return the names of fields that one can filter by, with their paths.
+
+        Args:
+            rows: some entries, whose plain fields are meant.
+            declared: the fields that the engine declares, see `VectorSpace.filters`, which no entry needs to
+                have; None if the engine takes any.
+        """
         paths: dict[str, Path] = {}
         for row in rows:
             unpacked = self._unpack(row)
             places = [(unpacked.path, unpacked.metadata), ((), unpacked.fields)]
             for above, fields in places:
                 for name, value in fields.items():
-                    if self._is_filter(name, value) and str(value) != row.id:
-                        paths.setdefault(name, (*above, name))
+                    path = (*above, name)
+                    if self._is_filter(name, value) and str(value) != row.id and _is_among(path, declared):
+                        paths.setdefault(name, path)
+        for path in declared or ():
+            if self._is_filter(path[-1]):
+                paths.setdefault(path[-1], path)
         return dict(sorted(paths.items())[:_MAX_FILTERS])
 
-    def _is_filter(self, name: str, value: object) -> bool:
+    def _is_filter(self, name: str, value: object = 0) -> bool:
         if name in _HIDDEN or name in TEXTS or name == self._fields.text or name.startswith("_"):
             return False
         values = cast("list[object]", value) if isinstance(value, list) else [value]
@@ -164,6 +177,22 @@ def _forms(value: Value) -> list[Value]:
         return [value]
     is_plain = isinstance(known, bool | int | float) and json.dumps(known) == value
     return [value, known] if is_plain else [value]
+
+
+def rank_by_cosine(vector: NDArray[np.float32], rows: Sequence[Row]) -> list[Row]:
+    """Return entries by the cosine of their vector with another one of length 1, best first."""
+    import numpy as np
+
+    known = [row for row in rows if row.vector is not None]
+    stored = np.asarray([row.vector for row in known], dtype=np.float32)
+    cosines: list[float] = (stored @ vector / np.linalg.norm(stored, axis=1)).tolist() if known else []
+    scored = [replace(row, score=cosine) for row, cosine in zip(known, cosines, strict=True)]
+    return sorted(scored, key=lambda row: -row.score)
+
+
+def _is_among(path: Path, declared: Collection[Path] | None) -> bool:
+    """Whether a field, or an object around it, is declared."""
+    return declared is None or any(path[:length] in declared for length in range(1, len(path) + 1))
 
 
 def _is_short(value: object) -> bool:

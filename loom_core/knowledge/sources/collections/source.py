@@ -15,8 +15,9 @@ from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, 
 from loom_core.keys import resolve
 from loom_core.knowledge.indexes.engines.servers import read_password
 from loom_core.knowledge.retrieval.retrievers.passages import to_item, with_scores
-from loom_core.knowledge.sources.collections.config import ENGINES
-from loom_core.knowledge.sources.collections.rows import RowReader, make_conditions
+from loom_core.knowledge.sources.collections.config import ENGINES, SearchBody
+from loom_core.knowledge.sources.collections.port import LexicalCollection
+from loom_core.knowledge.sources.collections.rows import RowReader, make_conditions, rank_by_cosine
 from loom_core.knowledge.sources.named_source import NamedSource
 from loom_core.knowledge.sources.remote.json_path import JsonPath
 from loom_core.knowledge.text.languages import detect_language
@@ -90,7 +91,7 @@ class _Opened:
         if len(rows) < limit and conditions:
             allowed = self.collection.read(_COMPARED + 1, conditions, vectors=True)
             if len(rows) < len(allowed) <= _COMPARED:
-                rows = _compare(vector, allowed)[:limit]
+                rows = rank_by_cosine(vector, allowed)[:limit]
         return rows
 
 
@@ -98,7 +99,8 @@ class CollectionSource(NamedSource):
     """A collection that others have filled as a `KnowledgeBaseProvider` and a `PassageSource`; read only.
 
     It is looked up at the first question: its vectors, and the fields of some entries. Retrievers ask it by
-    the channel `dense`; without an embedder, and for `bm25`, they read passages and search these by words.
+    the channel `dense`, and `bm25` if the engine searches by words; else, for `bm25`, they read passages and
+    search these. Without an embedder, `query` searches by words.
 
     Args:
         engine: engine of the server.
@@ -132,12 +134,15 @@ class CollectionSource(NamedSource):
         self.config = config
         self._embedder = create_embedder(config.embedding) if config.embedding else None
         self._reader = RowReader(config.fields, source=name)
+        checked = _connect(engine, config, None)  # nothing is connected yet
+        self._channels: tuple[Channel, ...] = (
+            ("dense", "bm25") if isinstance(checked, LexicalCollection) else ("dense",)
+        )
         self._make_retriever = retriever
         self._retriever: Retriever = create("retriever", "dense" if self._embedder else "bm25", [self])
         self._turn = anyio.Lock()
         self._collection: ForeignCollection | None = None
         self._opened: _Opened | None = None
-        _connect(engine, config, None)  # which checks the address
 
     @property
     def supported_filters(self) -> Sequence[str]:
@@ -149,7 +154,7 @@ class CollectionSource(NamedSource):
     @property
     def channels(self) -> Collection[Channel]:
         """See `PassageSource.channels`."""
-        return ("dense",)
+        return self._channels
 
     @property
     def embedder_id(self) -> str:
@@ -202,13 +207,19 @@ class CollectionSource(NamedSource):
         filters: dict[str, Any] | None = None,
         vector: NDArray[np.float32] | None = None,
     ) -> list[KnowledgeItem]:
-        """See `PassageSource.ask`; of `dense`, `relevance` is the cosine. Errors as those of `query`."""
+        """See `PassageSource.ask`; errors as those of `query`.
+
+        `relevance` is the cosine for `dense`, and the engine's score for `bm25`.
+        """
         if channel not in self.channels:
             raise InvalidInputError(
                 f"{self._name!r} has no channel {channel!r}.", advice=f"Use {', '.join(self.channels)}."
             )
         opened = await self._open()
         conditions = make_conditions(filters, opened.paths)
+        if channel == "bm25" and isinstance(opened.collection, LexicalCollection):
+            rows = await self._run(partial(opened.collection.search_words, query, limit, conditions))
+            return [with_scores(item, item.relevance, {"bm25": item.relevance}) for item in self._items(rows)]
         if vector is None:
             vector = await self._embed_question(query)
         if vector is None:
@@ -274,7 +285,8 @@ class CollectionSource(NamedSource):
         if self._collection is None:
             self._collection = _connect(self.engine, config, _find_secret(config.secret))
         space = self._collection.describe()
-        sample = self._collection.read(_SAMPLE, (), vectors=space.metric != "cosine" or not space.dimension)
+        is_measured = space.metric == "none" or (space.metric == "cosine" and space.dimension > 0)
+        sample = self._collection.read(_SAMPLE, (), vectors=not is_measured)
         if sample and not self._items(sample):
             where = f"under {config.fields.text!r}" if config.fields.text else "under any of the usual names"
             names = ", ".join(self._reader.field_names(sample[0])[:30])
@@ -286,7 +298,7 @@ class CollectionSource(NamedSource):
         vectors = [row.vector for row in sample if row.vector is not None]
         if vectors:
             space = replace(space, dimension=space.dimension or len(vectors[0]))
-        paths = paths or self._reader.filter_paths(sample)
+        paths = paths or self._reader.filter_paths(sample, space.filters)
         return _Opened(self._collection, space, _mean_length(vectors), paths)
 
     def _items(self, rows: Sequence[Row]) -> list[KnowledgeItem]:
@@ -305,7 +317,9 @@ class CollectionSource(NamedSource):
 
 _CLIENTS: Mapping[Engine, str] = {
     "chroma": "chromadb",
+    "elasticsearch": "httpx2",
     "milvus": "loom_core.knowledge.indexes.engines.milvus",
+    "opensearch": "httpx2",
     "pgvector": "psycopg",
     "qdrant": "qdrant_client",
 }
@@ -315,6 +329,8 @@ def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None)
     """Return a collection, which is connected to at its first use."""
     if config.index_params and engine != "milvus":
         raise ConfigError("`index_params` are Milvus's alone.", advice="Leave them out.")
+    if config.body != SearchBody() and engine not in {"elasticsearch", "opensearch"}:
+        raise ConfigError("`body` is for Elasticsearch and OpenSearch.", advice="Leave it out.")
     if engine == "chroma":
         from loom_core.knowledge.sources.collections.chroma import ChromaCollection
 
@@ -331,6 +347,14 @@ def _connect(engine: Engine, config: CollectionConfig, secret: SecretStr | None)
         from loom_core.knowledge.sources.collections.pgvector import PgVectorCollection
 
         return PgVectorCollection(config, secret)
+    if engine == "elasticsearch":
+        from loom_core.knowledge.sources.collections.elasticsearch import ElasticsearchCollection
+
+        return ElasticsearchCollection(config, secret)
+    if engine == "opensearch":
+        from loom_core.knowledge.sources.collections.elasticsearch import OpenSearchCollection
+
+        return OpenSearchCollection(config, secret)
     raise ConfigError(f"There is no engine {engine!r}.", advice=f"Choose one of: {', '.join(ENGINES)}.")
 
 
@@ -357,16 +381,5 @@ def _cosine(score: float, metric: Metric, length: float) -> float:
             return score / length
         case "l2":
             return 1.0 - score / (2.0 * length * length)
-        case "other":
+        case _:
             return 1.0 / (1.0 + score)
-
-
-def _compare(vector: NDArray[np.float32], rows: Sequence[Row]) -> list[Row]:
-    """Return entries by the cosine of their vector with another one of length 1, best first."""
-    import numpy as np
-
-    known = [row for row in rows if row.vector is not None]
-    stored = np.asarray([row.vector for row in known], dtype=np.float32)
-    cosines: list[float] = (stored @ vector / np.linalg.norm(stored, axis=1)).tolist()
-    scored = [replace(row, score=cosine) for row, cosine in zip(known, cosines, strict=True)]
-    return sorted(scored, key=lambda row: -row.score)

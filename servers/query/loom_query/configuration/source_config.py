@@ -29,7 +29,18 @@ __all__ = [
     "config_model",
 ]
 
-Kind = Literal["local", "http", "mcp", "documents", "qdrant", "milvus", "pgvector", "chroma"]
+Kind = Literal[
+    "local",
+    "http",
+    "mcp",
+    "documents",
+    "qdrant",
+    "milvus",
+    "pgvector",
+    "chroma",
+    "elasticsearch",
+    "opensearch",
+]
 """A knowledge base on this machine; an HTTP API; a search tool of an MCP server; texts in the file itself; a
 collection of an engine that others have filled."""
 
@@ -49,7 +60,7 @@ class SourceConfigBase(_Written):
 
     kind: Kind = Field(
         description="What it is: local, http, mcp or documents; or the engine of a collection: qdrant, "
-        "milvus, pgvector or chroma."
+        "milvus, pgvector, chroma, elasticsearch or opensearch."
     )
     description: str = Field(default="", description="What is in it, in one sentence, for models to read.")
     hints: tuple[str, ...] = Field(default=(), description="Topics or kinds of question it is good for.")
