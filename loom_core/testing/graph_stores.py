@@ -46,6 +46,8 @@ _STRANGE_NAMES = [
     "{x: 1}) DETACH DELETE n //",
     "$id",
     "\\u0041\\n",
+    "\0one\0two\0",
+    "\u24000 \u24001\u2400",
 ]
 _LARGE_KEY = 2**62 + 1  # of the kind that a float cannot hold
 

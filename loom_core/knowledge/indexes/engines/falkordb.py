@@ -42,6 +42,7 @@ _ROWS = 1000  # written by a query: some 0.1 s
 _KEYS = 5000  # looked up by a query
 _LARGEST = (1 << 63) - 1  # larger numbers become this one without an error
 _SCALE = 1 << 60
+_MARK = "\u2400"  # in front of a 0 it is written for a NUL, in front of a 1 for itself
 
 _SECRET_ADVICE = (
     f"Check the user in the address, and the password in {GRAPH.secret}, in the environment or in "
@@ -155,7 +156,7 @@ class FalkorGraphStore:
         """Store entities; an existing key is overwritten.
 
         Raises:
-            InvalidInputError: a number is not below 2^63, or a text is not Unicode or holds a NUL.
+            InvalidInputError: a number is not below 2^63, or a text is not Unicode.
         """
         last = {entity.key: entity for entity in entities}
         self._write(
@@ -190,7 +191,8 @@ class FalkorGraphStore:
         rows = [
             row for some in _batches(sorted(set(keys)), _KEYS) for row in self._read(_ENTITIES, keys=some)
         ]
-        return sorted((EntityNode(*row) for row in rows), key=lambda entity: entity.key)
+        entities = [EntityNode(key, _read_text(name), _read_text(type_), n) for key, name, type_, n in rows]
+        return sorted(entities, key=lambda entity: entity.key)
 
     def neighbours(
         self, key: int, *, hops: int = 1, limit: int = 50
@@ -412,16 +414,19 @@ def _batches(rows: Iterable[_T], size: int) -> Iterator[list[_T]]:
 def _literal(value: object) -> str:
     """Write a value as a literal of Cypher, in which a string has no other escapes than of these two.
 
+    The server cuts its queries at a NUL: `_read_text` has it back.
+
     Raises:
         InvalidInputError: the server cannot hold it.
     """
     match value:
         case str():
-            if "\0" in value or not _is_unicode(value):
+            if not _is_unicode(value):
                 raise InvalidInputError(
                     f"FalkorDB cannot store the text {value[:60]!r}.",
-                    advice="Remove NUL characters and halves of characters from the document.",
+                    advice="Remove halves of characters from the document.",
                 )
+            value = value.replace(_MARK, f"{_MARK}1").replace("\0", f"{_MARK}0")
             return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
         case int():
             if not -_LARGEST <= value <= _LARGEST:
@@ -435,6 +440,11 @@ def _literal(value: object) -> str:
             return repr(value)
 
 
+def _read_text(text: str) -> str:
+    """Return a text as it was before `_literal`."""
+    return text.replace(f"{_MARK}0", "\0").replace(f"{_MARK}1", _MARK)
+
+
 def _is_unicode(text: str) -> bool:
     try:
         text.encode()
@@ -446,4 +456,4 @@ def _is_unicode(text: str) -> bool:
 def _read_edge(row: Sequence[Any]) -> EntityEdge:
     subject, predicate, object_, support, high, low = row
     confidence = math.ldexp(high, -60) + math.ldexp(low, -120)
-    return EntityEdge(subject, predicate, object_, support, confidence)
+    return EntityEdge(subject, _read_text(predicate), object_, support, confidence)
