@@ -220,12 +220,13 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             if ours:
                 await to_thread.run_sync(self.worker.release)
         state = self.store.changes.state
-        everywhere: tuple[IndexName, ...] = ("words", "remote_words", "vectors", "remote", "remote_graph")
+        everywhere: tuple[IndexName, ...] = ("words", "vectors")
         checked = [name for name in everywhere if state(name).built]
         files: tuple[IndexName, ...] = ("graph", "chroma")
         owned = [name for name in files if state(name).built]
-        report.checked.append(f"indexes: {', '.join([*checked, *(owned if ours else ())])}")
-        report.findings += await to_thread.run_sync(self._check_servers, self._folder, report.notes)
+        checked += owned if ours else []
+        checked += await to_thread.run_sync(self._check_servers, self._folder, report)
+        report.checked.append(f"indexes: {', '.join(checked)}")
         if owned and not ours:
             left = ", ".join(owned)
             report.notes.append(f"not checked, as {self._other_owner()} works with it: {left}")
@@ -234,19 +235,22 @@ class KnowledgeBaseMaintenance(DocumentIntake):
     def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:
         return list(check_indexes(self.store, folder, owned=owned))
 
-    def _check_servers(self, folder: Path, notes: list[str]) -> list[CheckFinding]:
-        """Check what is in servers; a note says which of them cannot be asked."""
-        findings: list[CheckFinding] = []
+    def _check_servers(self, folder: Path, report: CheckReport) -> list[IndexName]:
+        """Check what is in servers, and return which were checked; notes say why others were not."""
+        checked: list[IndexName] = []
         for index in servers_of(self.store, folder):
             try:
                 if index.name == "remote_graph" and (lag := index.lag()):
-                    notes.append(f"not checked: the graph, which lacks {lag:,} changes in {index.setting}")
-                findings += check_server(self.store, index)
+                    note = f"not checked: the graph, which lacks {lag:,} changes in {index.setting}"
+                    report.notes.append(note)
+                    continue
+                report.findings += check_server(self.store, index)
+                checked.append(index.name)
             except StoreUnavailableError as error:
-                notes.append(f"not checked: the {index.kind.setting}. {error.message}")
+                report.notes.append(f"not checked: the {index.kind.setting}. {error.message}")
             finally:
                 index.close()
-        return findings
+        return checked
 
     def _repair(self, report: CheckReport) -> None:
         repair_record(self.store, report.findings)
