@@ -248,6 +248,8 @@ class CollectionSource(NamedSource):
         """
         self._opened = None
         opened = await self._open()
+        if self._embedder is not None:  # hybrid retrievers leave a channel out that fails
+            await self.ask("dense", self.name, limit=1)
         count = await self._run(opened.collection.count)
         return CollectionReport(count, opened.space.dimension, opened.space.metric, [*opened.paths])
 

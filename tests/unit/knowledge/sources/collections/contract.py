@@ -132,6 +132,8 @@ class CollectionContract:
         source = self.open(config, embedding="e5-small")
         with pytest.raises(ConfigError, match=r"512 numbers.* 384"):
             await source.query("wall")
+        with pytest.raises(ConfigError, match=r"512 numbers.* 384"):
+            await source.describe()
         source.close()
 
     async def test_a_collection_that_does_not_exist(self, config) -> None:
