@@ -82,8 +82,8 @@ def test_every_kind_of_source_is_read_with_comments_and_trailing_commas(written)
 @pytest.mark.parametrize(
     ("entry", "message", "advice"),
     [
-        ('{"kind": "loca"}', "3:11: kind should be 'local'", "qdrant, milvus, pgvector or chroma"),
-        ("{}", "3:5: kind is missing", "qdrant, milvus, pgvector or chroma"),
+        ('{"kind": "loca"}', "3:11: kind should be 'local'", "elasticsearch or opensearch"),
+        ("{}", "3:5: kind is missing", "elasticsearch or opensearch"),
         ("[]", "3:5: 'x' is not an object", '{"kind": "local"}'),
         ('{"kind": "http"}', "3:5: url is missing", "URL of the API."),
         (
