@@ -15,14 +15,14 @@ import random
 import threading
 from collections import defaultdict
 from contextlib import contextmanager
-from secrets import token_hex
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreUnavailableError
 from loom_core.knowledge.interface import EntityEdge, EntityNode
+from loom_core.testing.stores import assert_raises, temporary_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
     from contextlib import AbstractContextManager
 
     from pydantic import SecretStr
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import GraphStore, RemoteGraphStore
 
 __all__ = ["GraphStoreContract", "RemoteGraphStoreContract"]
-
-_Error = TypeVar("_Error", bound=Exception)
 
 _STRANGE_NAMES = [
     "知识图谱",
@@ -117,7 +115,7 @@ class GraphStoreContract:
     def test_a_relation_to_nowhere_is_refused_and_nothing_of_its_call_stays(self) -> None:
         with self.graph() as graph:
             graph.upsert_entities([_node(1), _node(2)])
-            error = _assert_raises(
+            error = assert_raises(
                 InvalidInputError, lambda: graph.upsert_relations([_edge(1, 2), _edge(1, 99)])
             )
             assert "99" in str(error)
@@ -196,7 +194,7 @@ class GraphStoreContract:
     def test_hops_out_of_range_are_refused(self) -> None:
         with self.graph() as graph:
             for hops in (0, -1, 4):
-                error = _assert_raises(InvalidInputError, lambda hops=hops: graph.neighbours(1, hops=hops))
+                error = assert_raises(InvalidInputError, lambda hops=hops: graph.neighbours(1, hops=hops))
                 assert "hops" in str(error)
 
     def test_the_relations_that_touch_entities_are_found_from_either_end(self) -> None:
@@ -243,16 +241,9 @@ class RemoteGraphStoreContract(GraphStoreContract):
 
         return open_graph_store(url or self.url, secret=self.secret, graph=name)
 
-    @contextmanager
-    def name(self) -> Generator[str]:
+    def name(self) -> AbstractContextManager[str]:
         """Name a new graph, and delete it at the end."""
-        name = f"contract_{token_hex(8)}"
-        try:
-            yield name
-        finally:
-            graph = self.open_graph(name)
-            graph.drop()
-            graph.close()
+        return temporary_name(self.open_graph)
 
     @contextmanager
     def graph(self) -> Generator[RemoteGraphStore]:
@@ -284,7 +275,7 @@ class RemoteGraphStoreContract(GraphStoreContract):
     def test_values_that_no_store_can_hold_are_refused(self) -> None:
         with self.graph() as graph:
             for entity in (EntityNode(1 << 63, "x", "", 1), EntityNode(1, "\ud800", "", 1)):
-                _assert_raises(InvalidInputError, lambda entity=entity: graph.upsert_entities([entity]))
+                assert_raises(InvalidInputError, lambda entity=entity: graph.upsert_entities([entity]))
             assert graph.counts() == (0, 0)
 
     def test_graphs_know_nothing_of_each_other(self) -> None:
@@ -346,16 +337,16 @@ class RemoteGraphStoreContract(GraphStoreContract):
                 lambda: graph.delete_entities([1]),
                 graph.version,
             ):
-                _assert_raises(IndexDamagedError, act)
+                assert_raises(IndexDamagedError, act)
 
     def test_a_server_that_is_away_is_no_damage(self) -> None:
         if not self.unreachable:
             return
         graph = self.open_graph("contract_nowhere", url=self.unreachable)
-        error = _assert_raises(StoreUnavailableError, graph.counts)
+        error = assert_raises(StoreUnavailableError, graph.counts)
         assert error.advice, "An error says what to do next."
-        _assert_raises(StoreUnavailableError, lambda: graph.neighbours(1))
-        _assert_raises(StoreUnavailableError, lambda: graph.upsert_entities([_node(1)]))
+        assert_raises(StoreUnavailableError, lambda: graph.neighbours(1))
+        assert_raises(StoreUnavailableError, lambda: graph.upsert_entities([_node(1)]))
         graph.close()
 
     def test_questions_are_answered_while_the_graph_is_written(self) -> None:
@@ -497,11 +488,3 @@ def _identity(edge: EntityEdge) -> tuple[int, str, int]:
 
 def _strength(edge: EntityEdge) -> tuple[float, float, int, int, str]:
     return -edge.support, -edge.confidence, edge.subject, edge.object, edge.predicate
-
-
-def _assert_raises(kind: type[_Error], act: Callable[[], object]) -> _Error:
-    try:
-        act()
-    except kind as error:
-        return error
-    raise AssertionError(f"{kind.__name__} was not raised.")

@@ -17,15 +17,15 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import pairwise
 from math import isclose
-from secrets import token_hex
 from typing import TYPE_CHECKING, ClassVar
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreUnavailableError
 from loom_core.knowledge.interface import LexicalQuery
-from loom_core.testing.stores import assert_raises
+from loom_core.testing.stores import assert_raises, temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from contextlib import AbstractContextManager
 
     from pydantic import SecretStr
 
@@ -330,16 +330,9 @@ class LexicalServerContract(LexicalIndexContract):
 
         return open_lexical_index(url or self.url, secret=self.secret, collection=collection)
 
-    @contextmanager
-    def collection(self) -> Generator[str]:
+    def collection(self) -> AbstractContextManager[str]:
         """Name a new index, and delete it at the end."""
-        name = f"contract_{token_hex(8)}"
-        try:
-            yield name
-        finally:
-            index = self.open_index(name)
-            index.drop()
-            index.close()
+        return temporary_name(self.open_index)
 
     @contextmanager
     def empty_index(self) -> Generator[LexicalServerIndex]:

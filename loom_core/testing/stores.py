@@ -22,14 +22,15 @@ from loom_core.knowledge.interface import PassageVectors, VectorQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
     from pydantic import SecretStr
 
-    from loom_core.knowledge.interface import VectorIndex
+    from loom_core.knowledge.interface import LexicalServerIndex, RemoteGraphStore, VectorIndex
 
-__all__ = ["VectorIndexContract", "assert_raises"]
+__all__ = ["VectorIndexContract", "assert_raises", "temporary_name"]
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -60,16 +61,9 @@ class VectorIndexContract:
             url or self.url, secret=self.secret, collection=collection, dimension=dimension
         )
 
-    @contextmanager
-    def collection(self) -> Generator[str]:
+    def collection(self) -> AbstractContextManager[str]:
         """Name a new collection, and delete it at the end."""
-        name = f"contract_{token_hex(8)}"
-        try:
-            yield name
-        finally:
-            index = self.open_index(name)
-            index.drop()
-            index.close()
+        return temporary_name(self.open_index)
 
     @contextmanager
     def filled(self, count: int = 300) -> Generator[tuple[VectorIndex, PassageVectors]]:
@@ -318,6 +312,20 @@ def _assert_equal(found: dict[int, NDArray[np.float32]], wanted: dict[int, NDArr
 
     assert found.keys() == wanted.keys()
     assert all(np.allclose(found[key], wanted[key], atol=_CLOSE / 10) for key in wanted)
+
+
+@contextmanager
+def temporary_name(
+    open_: Callable[[str], VectorIndex | LexicalServerIndex | RemoteGraphStore],
+) -> Generator[str]:
+    """Name something new of a server, and delete it at the end."""
+    name = f"contract_{token_hex(8)}"
+    try:
+        yield name
+    finally:
+        made = open_(name)
+        made.drop()
+        made.close()
 
 
 def assert_raises(kind: type[_Error], act: Callable[[], object]) -> _Error:
