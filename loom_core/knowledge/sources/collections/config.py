@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from loom_core.errors import ConfigError
 from loom_core.keys import check_reference
 from loom_core.knowledge.indexes.engines.servers import ServerUse
-from loom_core.knowledge.sources.remote.json_path import validate_path
+from loom_core.knowledge.sources.remote.json_path import PathSetting
 
 __all__ = ["ENGINES", "SOURCE_USE", "CollectionConfig", "CollectionFields", "Engine", "SearchBody"]
 
@@ -30,17 +30,12 @@ class CollectionFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    text: str = Field(default="", description="Text of a passage.")
-    id: str = Field(default="", description="Id of a passage; by default the engine's own.")
-    title: str = Field(default="", description="Title of its document.")
-    url: str = Field(default="", description="Address of its document.")
-    metadata: str = Field(default="", description="An object with further fields.")
-    vector: str = Field(default="", description="Name of the vector, if there are several.")
-
-    @field_validator("*")
-    @classmethod
-    def _check_path(cls, path: str) -> str:
-        return validate_path(path)
+    text: PathSetting = Field(default="", description="Text of a passage.")
+    id: PathSetting = Field(default="", description="Id of a passage; by default the engine's own.")
+    title: PathSetting = Field(default="", description="Title of its document.")
+    url: PathSetting = Field(default="", description="Address of its document.")
+    metadata: PathSetting = Field(default="", description="An object with further fields.")
+    vector: PathSetting = Field(default="", description="Name of the vector, if there are several.")
 
 
 class SearchBody(BaseModel):
@@ -94,7 +89,7 @@ class CollectionConfig(BaseModel):
     fields: CollectionFields = Field(
         default=CollectionFields(), description="What its fields are called, where that is not usual."
     )
-    filters: Mapping[str, str] = Field(
+    filters: Mapping[str, PathSetting] = Field(
         default={},
         description="Filters that it supports: name to field; by default the fields that a sample of it, or "
         "its mapping, has.",
@@ -126,10 +121,3 @@ class CollectionConfig(BaseModel):
             except ConfigError as error:
                 raise ValueError(str(error)) from error
         return reference
-
-    @field_validator("filters")
-    @classmethod
-    def _check_filters(cls, filters: Mapping[str, str]) -> Mapping[str, str]:
-        for path in filters.values():
-            validate_path(path)
-        return filters

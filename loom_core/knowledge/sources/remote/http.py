@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from loom_core.errors import InvalidInputError, SourceError
 from loom_core.keys import check_reference, resolve
 from loom_core.knowledge.sources.named_source import NamedSource
-from loom_core.knowledge.sources.remote.json_path import JsonPath, validate_path
+from loom_core.knowledge.sources.remote.json_path import JsonPath, PathSetting
 from loom_core.knowledge.sources.remote.recent_items import RecentItems
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping, read_item, read_items
 from loom_core.knowledge.text.analysis import content_words
@@ -58,14 +58,14 @@ class HTTPKnowledgeConfig(BaseModel):
     method: Literal["GET", "POST"] = Field(
         default="GET", description="`GET`: fields become query parameters; `POST`: a JSON object."
     )
-    query_field: str = Field(
+    query_field: PathSetting = Field(
         default="query", min_length=1, description="Field of the question, or its path: `search.text`."
     )
     send: Literal["question", "keywords"] = Field(
         default="question",
         description="Its value: the `question`, or `keywords`: its content words with spaces.",
     )
-    limit_field: str = Field(default="", description="Field for the number of passages.")
+    limit_field: PathSetting = Field(default="", description="Field for the number of passages.")
     filters: Mapping[str, str] = Field(
         default={}, description="Filters that it supports: name to the field that the value is put in."
     )
@@ -85,11 +85,6 @@ class HTTPKnowledgeConfig(BaseModel):
         description="Private hosts and networks that may be requested, such as `10.1.0.0/16`.",
     )
     seconds: float = Field(default=10.0, gt=0, le=300, description="Timeout of a request.")
-
-    @field_validator("query_field", "limit_field")
-    @classmethod
-    def _check_field(cls, path: str) -> str:
-        return validate_path(path)
 
     @field_validator("document_url")
     @classmethod

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from pydantic import AfterValidator
 
 from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["JsonPath", "validate_path"]
+__all__ = ["JsonPath", "PathSetting", "validate_path"]
 
 _LONGEST = 300
 _DEEPEST = 20
@@ -90,3 +92,7 @@ def validate_path(text: str) -> str:
     except ConfigError as error:
         raise ValueError(str(error)) from error
     return text
+
+
+PathSetting = Annotated[str, AfterValidator(validate_path)]
+"""A setting that is a path; see `JsonPath`."""

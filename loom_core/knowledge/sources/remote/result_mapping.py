@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from loom_core.errors import SourceError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.sources.remote.json_path import JsonPath, validate_path
+from loom_core.knowledge.sources.remote.json_path import JsonPath, PathSetting
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue as Json
@@ -51,18 +51,13 @@ class ResultMapping(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    results: str = Field(default="", description="The list of passages, or one passage.")
-    id: str = Field(default="", description="Id of a passage.")
-    text: str = Field(default="", description="Its text.")
-    title: str = Field(default="", description="Title of its document.")
-    url: str = Field(default="", description="Address of its document.")
-    score: str = Field(default="", description="Relevance; higher is better, on any scale.")
-    metadata: str = Field(default="", description="An object with further metadata.")
-
-    @field_validator("*")
-    @classmethod
-    def _check_path(cls, path: str) -> str:
-        return validate_path(path)
+    results: PathSetting = Field(default="", description="The list of passages, or one passage.")
+    id: PathSetting = Field(default="", description="Id of a passage.")
+    text: PathSetting = Field(default="", description="Its text.")
+    title: PathSetting = Field(default="", description="Title of its document.")
+    url: PathSetting = Field(default="", description="Address of its document.")
+    score: PathSetting = Field(default="", description="Relevance; higher is better, on any scale.")
+    metadata: PathSetting = Field(default="", description="An object with further metadata.")
 
 
 def read_items(
