@@ -13,6 +13,8 @@ from qdrant_client.http import models
 from loom_core.embedding.registry import create_embedder
 from loom_core.server.doctor.checks import run_paste_safe
 from tests.fixtures.store_servers import free_port
+from tests.fixtures.store_servers.elastic_index import Index
+from tests.fixtures.store_servers.elasticsearch import ElasticServer
 from tests.fixtures.store_servers.qdrant import QdrantServer
 
 TEXTS = {
@@ -129,3 +131,45 @@ async def test_doctor_examines_a_collection(configure, settings, guide, monkeypa
     assert "512 numbers, and those of the embedder 384" in found["model"].findings[0].message
     assert "There are: page_content, metadata.title, metadata.url." in found["text"].findings[0].remedy
     assert found["unset"].findings[0].message == "The environment variable LOOM_TEST_UNSET is not set."
+
+
+@pytest.mark.parametrize("kind", ["elasticsearch", "opensearch"])
+async def test_an_index_of_a_search_engine(configure, running, settings, kind):
+    server = ElasticServer(kind)
+    vector = {
+        "elasticsearch": {"type": "dense_vector", "dims": 512, "index": True, "similarity": "cosine"},
+        "opensearch": {"type": "knn_vector", "dimension": 512, "space_type": "l2"},
+    }
+    index = Index("guide", {}, {"properties": {"vector": vector[kind]}}, set())
+    vectors = await create_embedder("hashing").embed(list(TEXTS.values()))
+    for (title, text), each in zip(TEXTS.items(), vectors, strict=True):
+        index.write(title, {"text": text, "vector": each.tolist(), "metadata": {"title": title}})
+    index.refresh()
+    server.indexes["guide"] = index
+    server.start()
+    hidden = {"bool": {"must_not": [{"terms": {"metadata.title.keyword": ["Brno"]}}]}}
+    guide = {"kind": kind, "url": server.url, "collection": "guide", "embedding": "hashing"}
+    configure(
+        {
+            "guide": {**guide, "retriever": "llama_hybrid"},
+            "words": {**guide, "embedding": "", "body": {"query": hidden}},
+            "model": {**guide, "retriever": "llama_hybrid", "embedding": "e5-small"},
+            "key": {**guide, "collection": "none"},
+        }
+    )
+    async with running() as service:
+        found = await service.query("wall", sources=["guide"], limit=1, filters={"title": "Visby"})
+        assert [(each.title, each.scores.keys() >= {"bm25", "dense"}) for each in found.passages] == [
+            ("Visby", True)
+        ]
+        assert not (await service.query("harbour", sources=["words"])).passages
+    report = await run_paste_safe(own_checks(settings()), program="loom-query-server", version="")
+    sections = {section.name.removeprefix("source "): section for section in report.sections}
+    metric = "cosine" if kind == "elasticsearch" else "l2"
+    assert sections["guide"].facts == {
+        "passages": 2, "dimension": 512, "metric": metric, "filters": ["title"]
+    }  # fmt: skip
+    assert sections["words"].findings[0].message == "It answers."
+    assert "512 numbers, and those of the embedder 384" in sections["model"].findings[0].message
+    assert "no such index [none]" in sections["key"].findings[0].message
+    server.kill()

@@ -9,14 +9,24 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
 from collections.abc import Generator
-from typing import Any
+from secrets import token_hex
+from typing import Any, ClassVar
 
 import anyio
 import pytest
+from pydantic import SecretStr
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, SourceError, StoreUnavailableError
 from loom_core.knowledge import CollectionConfig, CollectionSource
+from loom_core.knowledge.indexes.engines.elasticsearch import (
+    ELASTICSEARCH,
+    OPENSEARCH,
+    SearchEngineConnection,
+    SearchProduct,
+)
+from loom_core.knowledge.indexes.engines.servers import ServerUse
 from loom_core.plugins import PluginRegistry, create
 from tests.fixtures.store_servers import store_program
 from tests.fixtures.store_servers.elastic_index import ElasticError, Index
@@ -586,6 +596,59 @@ class TestOpenSearch(_SearchEngineContract):
         assert caught.value.advice == "OpenSearch must be 2.9 or later."
         opensearch.version = "3.2.0"
         source.close()
+
+
+class _RealContract(CollectionContract):
+    """Against a server that runs already; see docs/development.md."""
+
+    product: ClassVar[SearchProduct]
+    vector: ClassVar[dict[str, Any]]
+    settings: ClassVar[dict[str, Any]] = {}
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def filled(cls, towns) -> Generator[dict[str, Any]]:
+        name = cls.engine.upper()
+        url = os.environ.get(f"LOOM_TEST_{name}_URL")
+        if url is None:
+            pytest.skip(f"LOOM_TEST_{name}_URL names no server, such as http://localhost:9200.")
+        given = os.environ.get(f"LOOM_TEST_{name}_SECRET")
+        secret, use = given and SecretStr(given), ServerUse("", is_index=True)
+        server = SearchEngineConnection(cls.product, url, secret=secret or None, index="guide", use=use)
+        index = f"loom_contract_{token_hex(8)}"
+        body = {"settings": cls.settings, "mappings": {"properties": {"vector": cls.vector}}}
+        server.ask("PUT", f"/{index}", json.dumps(body).encode())
+        lines = [
+            json.dumps(line)
+            for town, entry in zip(towns, entries(towns, vector="vector"), strict=True)
+            for line in ({"index": {"_id": f"p{town.number}"}}, entry)
+        ]
+        written = server.ask("POST", f"/{index}/_bulk", ("\n".join(lines) + "\n").encode())
+        assert not written["errors"]
+        server.ask("POST", f"/{index}/_refresh")
+        reference = f"env:LOOM_TEST_{name}_SECRET" if secret else ""
+        yield {"url": url, "collection": index, "secret": reference}
+        server.ask("DELETE", f"/{index}")
+        server.close()
+
+    @pytest.fixture
+    def config(self, filled) -> dict[str, Any]:
+        return filled
+
+
+class TestRealElasticsearch(_RealContract):
+    engine = "elasticsearch"
+    away = "http://127.0.0.1:{port}"
+    product = ELASTICSEARCH
+    vector = _DENSE
+
+
+class TestRealOpenSearch(_RealContract):
+    engine = "opensearch"
+    away = "http://reader@127.0.0.1:{port}"
+    product = OPENSEARCH
+    vector = knn_field("lucene", "cosinesimil")
+    settings: ClassVar[dict[str, Any]] = {"index": {"knn": True}}
 
 
 async def test_the_store_type_es_is_elasticsearch(elastic, monkeypatch) -> None:
