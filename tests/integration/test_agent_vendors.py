@@ -141,7 +141,8 @@ async def test_a_run_is_taken_by_its_vendor_from_the_first_request_to_the_last(v
         await agent.aclose()
     assert "compression_applied" in {event.type for event in events}
     assert any(map(is_summary, histories[-1]))
-    assert book.read[: 2 * _READING + 1] == [*range(1, 2 * _READING + 1), 99]
+    # The calls of one turn run side by side.
+    assert sorted(book.read[: 2 * _READING + 1]) == [*range(1, 2 * _READING + 1), 99]
     for request in fake.requests[:-2]:  # those of the first goal
         assert _GOAL in json.dumps(request.body, ensure_ascii=False)
     await _taken(histories, PROVIDERS)

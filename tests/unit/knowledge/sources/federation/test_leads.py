@@ -82,6 +82,5 @@ def test_a_lead_has_few_names_and_words_of_the_question_only(question, rows):
     if found is not None:
         assert 1 <= len(found.names) <= 6
         assert all(word in question for word in found.left)
-        assert all(
-            any(name in i.content for s, i in candidates if s == source) for name, source in found.names
-        )
+        for name, source in found.names:  # a name that a line break divides has a space there
+            assert any(name in " ".join(i.content.split()) for s, i in candidates if s == source)
