@@ -26,6 +26,7 @@ __all__ = [
     "StoreUnavailableError",
     "UnreadableTextError",
     "capitalise",
+    "first_line",
     "unwrap_group",
 ]
 
@@ -271,6 +272,12 @@ class IndexDamagedError(LoomError):
 def capitalise(message: str) -> str:
     """Capitalize the first letter of a message, which may be a name in lower case."""
     return message[:1].upper() + message[1:]
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message without its full stop, or the error's type without one."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(" .")[:300] if lines else type(error).__name__
 
 
 def unwrap_group(error: Exception) -> Exception:

@@ -27,6 +27,7 @@ __all__ = [
     "find_key",
     "list_known_secrets",
     "own_key",
+    "read_password",
     "redact",
     "register_secret",
     "resolve",
@@ -72,6 +73,15 @@ def find_key(
     """
     key = _from_environment(variable)
     return key if key or not keyring else _from_keyring(variable, keyring_service, keyring_seconds)
+
+
+def read_password(variable: str) -> SecretStr | None:
+    """Return the password in an environment variable, or None.
+
+    Passwords may hold blanks and any letters, unlike keys, which are sent in headers.
+    """
+    given = os.environ.get(variable, "")
+    return register_secret(SecretStr(given)) if given else None
 
 
 def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0) -> SecretStr:

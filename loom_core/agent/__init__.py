@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import Abort, ApprovalDecision, Command, InputResponse, Pause, Reply, Resume
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.host import RunHost
-    from loom_core.runs.journal import Journal
+    from loom_core.runs.journal import Journal, PostgresPlace
     from loom_core.runs.memory import InMemoryMemory, Memory, SQLiteMemory
     from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunUsage
 
@@ -49,6 +49,7 @@ __all__ = [
     "MultiAgentSystem",
     "Pause",
     "Pending",
+    "PostgresPlace",
     "Reply",
     "Results",
     "Resume",

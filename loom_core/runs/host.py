@@ -180,12 +180,16 @@ class RunHost:
                     group.start_soon(driver.detach)
 
     async def _poll_unclaimed(self, seconds: float) -> None:
+        failure = ""
         while True:
             try:
                 for run_id in await self.journal.find_unclaimed():
                     await self._adopt_orphan(run_id)
+                failure = ""
             except LoomError as error:
-                _log.warning("cannot look for runs that no process executes: %s", error)
+                if failure != str(error):  # it is retried many times
+                    _log.warning("cannot look for runs that no process executes: %s", error)
+                failure = str(error)
             await anyio.sleep(seconds)
 
     async def _adopt_orphan(self, run_id: str) -> None:

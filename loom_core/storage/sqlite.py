@@ -16,6 +16,7 @@ from loom_core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 __all__ = ["Database", "back_up"]
@@ -24,6 +25,18 @@ _log = logging.getLogger(__name__)
 _MIGRATION_SECONDS = 3600  # timeout while another process copies and migrates a large file
 _LOOK_SECONDS = 0.01
 _LIST = 900  # below 999, the limit of parameters in every SQLite
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that knows whether its commits are flushed."""
+
+    _is_durable: bool | None = None
+
+    def set_durable(self, durable: bool) -> None:
+        """Flush the following commits to the disk, or not."""
+        if durable != self._is_durable:
+            self.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._is_durable = durable
 
 
 class Database:
@@ -38,6 +51,9 @@ class Database:
             ones run in one transaction, after a backup of the file next to it (`back_up`).
         read_only: refuse to change anything.
         busy_seconds: timeout in seconds for another writing process.
+        checkpoint_pages: pages of 4 KB in the write-ahead log before they are copied back. By default 128 MB:
+            a batch of an ingest changes up to 9,000 of a large file, many of which the next batches change
+            again, so that each is copied back once for several of them.
         repair: advice if the file is damaged, in a sentence.
 
     Raises:
@@ -52,6 +68,7 @@ class Database:
         schema: Sequence[str],
         read_only: bool = False,
         busy_seconds: float = 30.0,
+        checkpoint_pages: int = 32_000,
         repair: str = "`loom-kb check --repair` saves what can be read of it.",
     ) -> None:
         self._path = path
@@ -59,9 +76,10 @@ class Database:
         self._schema = schema
         self._read_only = read_only
         self._busy_seconds = busy_seconds
+        self._checkpoint_pages = checkpoint_pages
         self._local = threading.local()
         self._writing = threading.RLock()
-        self._idle: deque[sqlite3.Connection] = deque()
+        self._idle: deque[_Connection] = deque()
         self._closed = False
         self._migrated = False
         with self._translate_errors():
@@ -91,12 +109,18 @@ class Database:
                 connection.execute("COMMIT")
 
     @contextmanager
-    def write(self) -> Generator[sqlite3.Connection]:
-        """Run a transaction: commit at the end of the block, roll back if the block raises."""
+    def write(self, *, durable: bool = True) -> Generator[sqlite3.Connection]:
+        """Run a transaction: commit at the end of the block, roll back if the block raises.
+
+        Args:
+            durable: flush the commit to the disk (fsync), so that it survives a power failure; if not, it
+                survives a kill of this process.
+        """
         with self._translate_errors(), self._writing, self._lease_connection() as connection:
             if connection.in_transaction:  # part of an outer transaction
                 yield connection
                 return
+            connection.set_durable(durable)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 self._check_version(connection)
@@ -106,6 +130,18 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def hold_connection(self) -> AbstractContextManager[object]:
+        """Return a context in which this thread keeps its connection: `change_mark` compares for one.
+
+        In memory there is one connection for all threads, which no thread may keep.
+        """
+        return nullcontext() if self._path is None else self.read()
+
+    def change_mark(self) -> object:
+        """Return a value that changes with each commit of another connection."""
+        with self.read() as connection:
+            return connection.execute("PRAGMA data_version").fetchone()[0]
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return all rows of a query."""
@@ -141,8 +177,8 @@ class Database:
                 self._idle.pop().close()
 
     @contextmanager
-    def _lease_connection(self) -> Generator[sqlite3.Connection]:
-        current: sqlite3.Connection | None = getattr(self._local, "current", None)
+    def _lease_connection(self) -> Generator[_Connection]:
+        current: _Connection | None = getattr(self._local, "current", None)
         if current is not None:
             yield current
             return
@@ -158,7 +194,7 @@ class Database:
                 else:
                     self._idle.append(connection)
 
-    def _take(self) -> sqlite3.Connection:
+    def _take(self) -> _Connection:
         if self._closed:
             raise sqlite3.ProgrammingError("the database is closed")
         try:
@@ -166,22 +202,22 @@ class Database:
         except IndexError:
             return self._connect()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> _Connection:
         connection = sqlite3.connect(
             self._path or ":memory:",
             timeout=self._busy_seconds,
             isolation_level=None,
             check_same_thread=False,
+            factory=_Connection,
         )
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA temp_store=MEMORY")
         if self._path is not None:
             self._use_wal(connection)
-            connection.execute("PRAGMA synchronous=FULL")
-            # In pages, 128 MB: a batch of an ingest changes up to 9,000 of a large file, many of which the
-            # next batches change again, so that each is copied back once for several of them.
-            connection.execute("PRAGMA wal_autocheckpoint=32000")
+            connection.set_durable(True)
+            connection.execute("PRAGMA fullfsync=ON")  # else macOS leaves it in the disk's own cache
+            connection.execute(f"PRAGMA wal_autocheckpoint={self._checkpoint_pages}")
             connection.execute("PRAGMA cache_size=-32768")
             connection.execute("PRAGMA mmap_size=268435456")
         if self._read_only:

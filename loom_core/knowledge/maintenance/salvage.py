@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
-from loom_core.errors import DocumentError, StoreBusyError, StoreError
-from loom_core.knowledge.indexes.engines.damage import first_line
+from loom_core.errors import DocumentError, StoreBusyError, StoreError, first_line
 from loom_core.knowledge.ingest.stored_documents import draft_of_row, pack_draft, unpack_draft
 from loom_core.knowledge.maintenance.finding import CheckFinding
 from loom_core.knowledge.model import DocumentDraft

@@ -1,4 +1,4 @@
-"""The journal of runs: one SQLite file with every event, from which runs resume after a crash."""
+"""The journal of runs: every event, in a SQLite file or PostgreSQL, from which runs resume after a crash."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.runs.journal.journal import Journal, RunLog
     from loom_core.runs.journal.rows.events import Step
+    from loom_core.runs.journal.store import PostgresPlace
 
-__all__ = ["Journal", "RunLog", "Step"]
+__all__ = ["Journal", "PostgresPlace", "RunLog", "Step"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)

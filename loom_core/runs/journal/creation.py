@@ -18,9 +18,8 @@ from loom_core.runs.journal.rows.sessions import begin_session, find_session
 from loom_core.runs.run import PARALLEL_RUNS, Run
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from loom_core.runs.run import RunRequest, RunStatus
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["create_run", "id_for", "new_id"]
 
@@ -35,7 +34,7 @@ _SAME = {
 """Fields that two requests with the same idempotency key must share, and their names for people."""
 
 
-def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: bool = False) -> Run:
+def create_run(db: SQLConnection, request: RunRequest, *, begins_session: bool = False) -> Run:
     """Create a run, or find the run of the same idempotency key; part of a transaction.
 
     Args:
@@ -73,9 +72,9 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
         created=now,
         updated=now,
     )
-    key = db.execute(
+    (key,) = db.execute(
         "INSERT INTO runs (id, session, caller, idempotency_key, created, status, standing)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING key",
         (
             run.id,
             session,
@@ -85,7 +84,7 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
             run.status,
             standing_column(run),
         ),
-    ).lastrowid
+    ).fetchone()
     db.execute("INSERT INTO requests VALUES (?, ?)", (key, body))
     return run
 
@@ -98,12 +97,12 @@ def _difference(known: RunRequest, request: RunRequest) -> str:
     return next((told for name, told in _SAME.items() if before[name] != now[name]), "")
 
 
-def _is_new_session(db: sqlite3.Connection, session_id: str) -> bool:
+def _is_new_session(db: SQLConnection, session_id: str) -> bool:
     """Whether no caller has a session of this id."""
     return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
 
 
-def _find_free_session(db: sqlite3.Connection, request: RunRequest) -> int:
+def _find_free_session(db: SQLConnection, request: RunRequest) -> int:
     """Return the key of the session for a new run; it must have no other active run."""
     session = find_session(db, request.session_id, request.caller)
     known: object = request.metadata.get(PARALLEL_RUNS)

@@ -1,54 +1,111 @@
-"""Registry of drivers, the processes that execute runs: each holds a lock while it lives, and claims runs."""
+"""Registry of drivers, the processes that execute runs: each shows others that it lives, and claims runs."""
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import StoreError
+from loom_core.errors import LoomError, StoreError
 from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
 from loom_core.storage import ProcessLock
 
 if TYPE_CHECKING:
-    import sqlite3
     from pathlib import Path
 
     from loom_core.runs.run import Run
+    from loom_core.storage.postgres import PostgresDatabase
+    from loom_core.storage.sql import SQLConnection
 
-__all__ = ["Claim", "DriverRegistry", "claim_run", "find_unclaimed_runs"]
+__all__ = [
+    "LEASE_SECONDS",
+    "Claim",
+    "DriverRegistry",
+    "LeasingDrivers",
+    "LockingDrivers",
+    "claim_run",
+    "find_unclaimed_runs",
+]
+
+_log = logging.getLogger(__name__)
 
 
-class DriverRegistry:
+class DriverRegistry(ABC):
     """Registry of the drivers of one journal: the processes that execute its runs, including this one.
 
-    A driver is alive while its lock file is locked, whatever the process does: a killed process is dead at
-    once; one that hangs or sleeps is alive.
+    Attributes:
+        own: id of this driver; empty before `enter`, and once it counts as dead for others.
+        title: this process, for people.
+    """
+
+    def __init__(self) -> None:
+        self.own = ""
+        self.title = f"pid {os.getpid()} on {socket.gethostname()}"
+
+    @abstractmethod
+    def enter(self) -> None:
+        """Choose an id, unless this driver has one. Blocks.
+
+        Raises:
+            StoreError: others cannot be shown that this driver is alive.
+        """
+
+    @abstractmethod
+    def register(self, db: SQLConnection) -> None:
+        """Register this driver, which has an id; part of a transaction."""
+
+    @abstractmethod
+    def is_alive(self, db: SQLConnection, driver: str) -> bool:
+        """Whether a driver is alive."""
+
+    @abstractmethod
+    def clean(self, db: SQLConnection) -> None:
+        """Release the runs of dead drivers, and forget those drivers; part of a transaction."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Count as dead for others. Blocks."""
+
+    def with_driver_titles(self, db: SQLConnection, found: Sequence[StoredRun]) -> list[Run]:
+        """Return the runs with the titles of their live drivers."""
+        titles = {"": ""}
+        for driver in {stored.driver for stored in found} - {""}:
+            row = db.execute("SELECT title FROM drivers WHERE id = ?", (driver,)).fetchone()
+            titles[driver] = row["title"] if row is not None and self.is_alive(db, driver) else ""
+        return [replace(stored.run, driver=titles[stored.driver]) for stored in found]
+
+    def release_runs(self, db: SQLConnection, driver: str) -> None:
+        """Release the runs of a driver, and forget it; part of a transaction."""
+        db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (driver,))
+        db.execute("DELETE FROM drivers WHERE id = ?", (driver,))
+
+
+class LockingDrivers(DriverRegistry):
+    """Drivers on one machine: one is alive while its lock file is locked, whatever the process does.
+
+    A killed process is dead at once; one that hangs or sleeps is alive.
 
     Args:
         folder: folder of the lock files, created if absent; None if there are no other processes.
     """
 
     def __init__(self, folder: Path | None) -> None:
+        super().__init__()
         self._folder = folder
         self._entering = threading.Lock()
         self._lock: ProcessLock | None = None
-        self.own = ""
-        self.title = f"pid {os.getpid()} on {socket.gethostname()}"
 
     def enter(self) -> None:
-        """Acquire a lock, so that other processes see that this driver is alive. Blocks; idempotent.
-
-        Raises:
-            StoreError: the lock file cannot be created.
-        """
+        """See `DriverRegistry.enter`: acquires a lock."""
         with self._entering:
             while not self.own:
                 name = secrets.token_hex(8)
@@ -73,30 +130,22 @@ class DriverRegistry:
         lock.release()
         return False
 
-    def register(self, db: sqlite3.Connection) -> None:
-        """Register this driver, which holds its lock; part of a transaction."""
-        db.execute("INSERT OR IGNORE INTO drivers VALUES (?, ?)", (self.own, self.title))
+    def register(self, db: SQLConnection) -> None:
+        """See `DriverRegistry.register`."""
+        sql = "INSERT INTO drivers (id, title) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        db.execute(sql, (self.own, self.title))
 
-    def is_alive(self, driver: str) -> bool:
-        """Whether a driver is alive. Blocks for some microseconds."""
+    def is_alive(self, db: SQLConnection, driver: str) -> bool:
+        """See `DriverRegistry.is_alive`. Blocks for some microseconds."""
         if driver == self.own:
             return bool(driver)
         return self._folder is not None and bool(driver) and ProcessLock(self._path(driver)).is_held()
 
-    def with_driver_titles(self, db: sqlite3.Connection, found: Sequence[StoredRun]) -> list[Run]:
-        """Return the runs with the titles of their live drivers."""
-        titles = {"": ""}
-        for driver in {stored.driver for stored in found} - {""}:
-            row = db.execute("SELECT title FROM drivers WHERE id = ?", (driver,)).fetchone()
-            titles[driver] = row["title"] if row is not None and self.is_alive(driver) else ""
-        return [replace(stored.run, driver=titles[stored.driver]) for stored in found]
-
-    def clean(self, db: sqlite3.Connection) -> None:
-        """Release the runs of dead drivers, and remove their rows and lock files; part of a transaction."""
+    def clean(self, db: SQLConnection) -> None:
+        """See `DriverRegistry.clean`: removes the lock files of dead drivers, too."""
         for row in db.execute("SELECT id FROM drivers").fetchall():
-            if not self.is_alive(row["id"]):
-                db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (row["id"],))
-                db.execute("DELETE FROM drivers WHERE id = ?", (row["id"],))
+            if not self.is_alive(db, row["id"]):
+                self.release_runs(db, row["id"])
         if self._folder is None:
             return
         for path in self._folder.glob("*.lock"):
@@ -107,7 +156,7 @@ class DriverRegistry:
                 lock.release()
 
     def leave(self) -> None:
-        """Release the lock and remove its file. Blocks."""
+        """See `DriverRegistry.leave`: releases the lock and removes its file."""
         if self._lock is not None:
             _remove(self._path(self.own))
             self._lock.release()
@@ -125,6 +174,81 @@ def _remove(path: Path) -> None:
         return  # Windows does not delete an open file; the next cleanup does
 
 
+LEASE_SECONDS = 10.0
+"""Default time after which a driver that is not heard of counts as dead."""
+
+_RENEWALS = 4  # within a lease
+_NOW = "EXTRACT(EPOCH FROM clock_timestamp())"  # the server's time, which is the same for all
+
+
+class LeasingDrivers(DriverRegistry):
+    """Drivers on any machine: one is alive while it renews its lease in the database.
+
+    One that is killed, hangs or is cut off counts as dead once its lease has expired. It never comes back
+    under the same id: if others have claimed its runs meanwhile, its writes to them are refused.
+
+    Args:
+        database: the database of the journal.
+        seconds: the lease.
+    """
+
+    def __init__(self, database: PostgresDatabase, *, seconds: float = LEASE_SECONDS) -> None:
+        super().__init__()
+        self._database = database
+        self._seconds = seconds
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def enter(self) -> None:
+        """See `DriverRegistry.enter`: `register` begins the lease."""
+        if not self.own:
+            self.own = secrets.token_hex(8)
+
+    def register(self, db: SQLConnection) -> None:
+        """See `DriverRegistry.register`: begins the lease, which a thread renews."""
+        sql = f"INSERT INTO drivers (id, title, expires) VALUES (?, ?, {_NOW} + ?) ON CONFLICT DO NOTHING"
+        db.execute(sql, (self.own, self.title, self._seconds))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="loom-journal-lease", daemon=True)
+            self._thread.start()
+
+    def is_alive(self, db: SQLConnection, driver: str) -> bool:
+        """See `DriverRegistry.is_alive`."""
+        sql = f"SELECT 1 FROM drivers WHERE id = ? AND expires > {_NOW}"
+        return bool(driver) and db.execute(sql, (driver,)).fetchone() is not None
+
+    def clean(self, db: SQLConnection) -> None:
+        """See `DriverRegistry.clean`."""
+        for row in db.execute(f"SELECT id FROM drivers WHERE expires <= {_NOW}").fetchall():
+            self.release_runs(db, row["id"])
+
+    def leave(self) -> None:
+        """See `DriverRegistry.leave`."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.own = ""
+
+    def _renew(self) -> None:
+        while not self._stopping.wait(self._seconds / _RENEWALS):
+            own = self.own
+            if not own:
+                continue
+            try:
+                # It must not wait for the turns of writers.
+                with self._database.write(takes_turn=False) as db:
+                    sql = f"UPDATE drivers SET expires = {_NOW} + ? WHERE id = ?"
+                    renewed = db.execute(sql, (self._seconds, own)).rowcount
+            except LoomError as error:
+                _log.warning("The lease of this process in the journal is not renewed: %s", error)
+                continue
+            if not renewed:
+                self.own = ""
+                _log.warning(
+                    "Others could not hear of this process for so long that they take over its runs."
+                )
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A run that this process has claimed.
@@ -140,15 +264,21 @@ class Claim:
     blobs: int
 
 
-def claim_run(db: sqlite3.Connection, run_id: str, drivers: DriverRegistry) -> Claim | None:
+def claim_run(db: SQLConnection, run_id: str, drivers: DriverRegistry) -> Claim | None:
     """Claim a run; None if a live driver has it; part of a transaction.
 
     Raises:
         NotFoundError: there is no such run.
+        StoreError: others take this process for dead.
     """
     stored = find_run(db, run_id)
+    if not drivers.is_alive(db, drivers.own):
+        raise StoreError(
+            "Other processes could not hear of this one for too long, and take it for dead.",
+            advice="Try again; look whether the database answers quickly.",
+        )
     # A run that still names this driver was released here, but the release could not be written.
-    if stored.driver != drivers.own and drivers.is_alive(stored.driver):
+    if stored.driver != drivers.own and drivers.is_alive(db, stored.driver):
         return None
     db.execute("UPDATE runs SET driver = ? WHERE key = ?", (drivers.own, stored.key))
     (blobs,) = db.execute(
@@ -157,7 +287,7 @@ def claim_run(db: sqlite3.Connection, run_id: str, drivers: DriverRegistry) -> C
     return Claim(stored, load_commands(db, stored.key), blobs)
 
 
-def find_unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers: DriverRegistry) -> list[str]:
+def find_unclaimed_runs(db: SQLConnection, driven: frozenset[str], drivers: DriverRegistry) -> list[str]:
     """Find the runs that have work to do and that no process executes; oldest first.
 
     Args:
@@ -170,7 +300,7 @@ def find_unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers:
         " WHERE status IN ('working', 'input_required') OR key IN (SELECT run FROM orders) ORDER BY key"
     ).fetchall()
     others = {row["driver"] for row in rows if row["driver"] not in {None, drivers.own}}
-    living = {driver for driver in others if drivers.is_alive(driver)}
+    living = {driver for driver in others if drivers.is_alive(db, driver)}
     return [
         row["id"]
         for row in rows

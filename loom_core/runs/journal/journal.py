@@ -33,6 +33,7 @@ from loom_core.runs.journal.rows.events import Step, blob_of, events_of, steps_o
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.journal.rows.runs import (
     CHANGING,
+    LAST_EVENT,
     StoredRun,
     condition,
     event_keys,
@@ -43,14 +44,14 @@ from loom_core.runs.journal.rows.runs import (
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.journal.rows.sessions import SessionState, begin_session, save_state, session_state
 from loom_core.runs.journal.search import RUN_INDEX, index_runs, search_runs
-from loom_core.runs.journal.store import JournalStore
+from loom_core.runs.journal.store import JournalStore, PostgresPlace
 from loom_core.runs.journal.waits import EVENTS_AT_ONCE, follow_events, wait_until_applied, wait_until_idle
 from loom_core.runs.journal.writer import Outbox
 from loom_core.runs.run import CALLER_NAME, TRACE
 from loom_core.runs.run_meter import RunMeter
+from loom_core.storage.postgres import POSTGRES_SCHEMES
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncGenerator, Mapping
     from types import TracebackType
 
@@ -58,25 +59,31 @@ if TYPE_CHECKING:
     from loom_core.runs.journal.drivers import Claim, DriverRegistry
     from loom_core.runs.journal.notifier import Notifier, WakeBatch
     from loom_core.runs.run import Run, RunRequest, RunStatus
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["Journal", "Observer", "RunLog", "purge_batch", "purge_run"]
 
 
 class Journal:
-    """Journal of all runs in one file, or in memory if `path` is None. It opens the file on first use.
+    """Journal of all runs in one file, in PostgreSQL, or in memory. It is opened on first use.
 
-    Several processes can share one file. Each process holds an OS lock on its own lock file while it lives,
-    and a claimed run names the lock of its driver: if the driver is killed, the run is free at once; if the
-    driver hangs or sleeps, no other process executes the run.
+    Several processes can share a journal, and each claimed run names the process that executes it. Sharing
+    a file, each process holds an OS lock on its own lock file while it lives: if it is killed, its runs are
+    free at once; if it hangs or sleeps, no other process executes them. In PostgreSQL, where processes are on
+    any number of machines, each renews a lease: if it is killed, hangs or is cut off, its runs are free once
+    the lease has expired, and what it still writes to them is refused.
 
-    Every method raises StoreError if the file cannot be read or written.
+    Every method raises StoreError if the journal cannot be read or written.
 
     Args:
-        path: the file, created if absent, together with its folder; None keeps everything in memory.
+        place: a file, created if absent, together with its folder; a database, as `PostgresPlace` or
+            `postgresql://user@host/database`; None keeps everything in memory.
     """
 
-    def __init__(self, path: Path | str | None = None) -> None:
-        self.store = JournalStore(None if path is None else Path(path))
+    def __init__(self, place: Path | str | PostgresPlace | None = None) -> None:
+        if isinstance(place, str):
+            place = PostgresPlace(place) if place.startswith(POSTGRES_SCHEMES) else Path(place)
+        self.store = JournalStore(place)
         self._driven: set[str] = set()
 
     async def create(self, request: RunRequest, *, begins_session: bool = False) -> Run:
@@ -277,7 +284,7 @@ class Journal:
         """
         drivers = await self.store.drivers()
 
-        def give(db: sqlite3.Connection) -> tuple[int, list[QueuedCommand], Run]:
+        def give(db: SQLConnection) -> tuple[int, list[QueuedCommand], Run]:
             stored = find_run(db, run_id, caller)
             waiting = load_commands(db, stored.key)
             before = [each.command for each in waiting]
@@ -287,9 +294,9 @@ class Journal:
                     check_is_latest(db, stored)
                 before.append(order)
             columns = [command_column(order) for order in orders]  # nothing is written before all are valid
-            sql = "INSERT INTO orders (run, body) VALUES (?, ?)"
-            keys = [db.execute(sql, (stored.key, column)).lastrowid or 0 for column in columns]
-            given = [QueuedCommand(key, order) for key, order in zip(keys, orders, strict=True)]
+            sql = "INSERT INTO orders (run, body) VALUES (?, ?) RETURNING key"
+            keys = [db.execute(sql, (stored.key, column)).fetchone() for column in columns]
+            given = [QueuedCommand(key, order) for (key,), order in zip(keys, orders, strict=True)]
             # Include earlier commands, which other processes may have sent and this one has not seen yet.
             return stored.key, [*waiting, *given], drivers.with_driver_titles(db, [stored])[0]
 
@@ -667,13 +674,13 @@ class RunLog:
 _PORTION = 20  # small, so that no caller waits long for the writer
 
 
-def purge_run(db: sqlite3.Connection, stored: StoredRun, drivers: DriverRegistry) -> None:
+def purge_run(db: SQLConnection, stored: StoredRun, drivers: DriverRegistry) -> None:
     """Purge a run, and its session if it has no other run; part of a transaction.
 
     Raises:
         InvalidInputError: a process is executing it.
     """
-    if drivers.is_alive(stored.driver):
+    if drivers.is_alive(db, stored.driver):
         raise InvalidInputError(
             f"Run {stored.run.id} is being executed.", advice="Abort it first, and wait until it has ended."
         )
@@ -689,7 +696,7 @@ def purge_run(db: sqlite3.Connection, stored: StoredRun, drivers: DriverRegistry
     )
 
 
-def purge_batch(db: sqlite3.Connection, before: float, keep_last: int, drivers: DriverRegistry) -> int:
+def purge_batch(db: SQLConnection, before: float, keep_last: int, drivers: DriverRegistry) -> int:
     """Purge a batch of the runs that ended before a time; return their number; part of a transaction.
 
     Args:
@@ -702,11 +709,11 @@ def purge_batch(db: sqlite3.Connection, before: float, keep_last: int, drivers: 
         "runs.status IN ('completed', 'failed', 'aborted')"
         " AND runs.key NOT IN (SELECT key FROM runs ORDER BY key DESC LIMIT ?)"
         " AND runs.key NOT IN (SELECT run FROM orders)"
-        " AND COALESCE((SELECT at FROM events WHERE key = last_event), runs.created) < ?"
+        f" AND COALESCE((SELECT at FROM events WHERE key = {LAST_EVENT}), runs.created) < ?"
     )
     forgotten = 0
     for stored in select_runs(db, where, (keep_last, before), order="runs.key", limit=_PORTION):
-        if not drivers.is_alive(stored.driver):
+        if not drivers.is_alive(db, stored.driver):
             purge_run(db, stored, drivers)
             forgotten += 1
     return forgotten

@@ -15,11 +15,11 @@ from loom_core.runs.journal.rows.runs import event_keys
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Generator, Sequence
 
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal.rows.commands import QueuedCommand
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["Inbox", "Notifier", "WakeBatch", "Watch"]
 
@@ -195,7 +195,7 @@ class Notifier:
         if receiver is not None:
             receiver.receive(orders, wake)
 
-    def poll(self, db: sqlite3.Connection, wake: WakeBatch) -> None:
+    def poll(self, db: SQLConnection, wake: WakeBatch) -> None:
         """Poll the file for changes by other processes, in the runs that have waiters."""
         with self._lock:
             watches = list(self._watches.items())

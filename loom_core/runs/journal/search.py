@@ -14,11 +14,11 @@ from loom_core.runs.journal.rows.runs import select_runs
 from loom_core.tools.tool_search import search_words
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from loom_core.runs.journal.rows.runs import StoredRun
     from loom_core.runs.run import Run
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = [
     "MESSAGE_INDEX",
@@ -78,27 +78,27 @@ class InvertedIndex:
     words: str
     items: str
 
-    def index(self, db: sqlite3.Connection, item: int, text: str) -> None:
+    def index(self, db: SQLConnection, item: int, text: str) -> None:
         """Index an item, replacing its previous terms; part of a transaction."""
         self.remove(db, item)
         db.executemany(
             f"INSERT INTO {self.words} VALUES (?, ?, ?)",
             [(word, item, times) for word, times in count_terms(text).items()],
         )
-        db.execute(f"UPDATE {self.items} SET unread = 0 WHERE key = ?", (item,))
+        db.execute(f"UPDATE {self.items} SET unread = FALSE WHERE key = ?", (item,))
 
-    def remove(self, db: sqlite3.Connection, item: int) -> None:
+    def remove(self, db: SQLConnection, item: int) -> None:
         """Remove an item from the index; part of a transaction."""
         db.execute(f"DELETE FROM {self.words} WHERE item = ?", (item,))
 
-    def pending_items(self, db: sqlite3.Connection, *, limit: int, where: str = "TRUE") -> list[int]:
+    def pending_items(self, db: SQLConnection, *, limit: int, where: str = "TRUE") -> list[int]:
         """Return the items to be indexed that fit a condition, oldest first."""
         rows = db.execute(
             f"SELECT key FROM {self.items} WHERE unread AND {where} ORDER BY key LIMIT ?", (limit,)
         )
         return [row["key"] for row in rows]
 
-    def search(self, db: sqlite3.Connection, query: str) -> Sequence[int]:
+    def search(self, db: SQLConnection, query: str) -> Sequence[int]:
         """Return the items that match a query: best first, then latest first."""
         (total,) = db.execute(f"SELECT COUNT(*) FROM {self.items}").fetchone()
         scores: defaultdict[int, float] = defaultdict(float)
@@ -117,13 +117,13 @@ MESSAGE_INDEX = InvertedIndex("message_words", "messages")
 _PORTION = 8  # small, so that no caller waits long for the writer
 
 
-def index_batch(db: sqlite3.Connection) -> bool:
+def index_batch(db: SQLConnection) -> bool:
     """Index a batch of ended runs and of messages; return whether there may be more."""
     more = index_runs(db, where="status IN ('completed', 'failed', 'aborted')")
     return index_messages(db) or more
 
 
-def index_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
+def index_runs(db: SQLConnection, *, where: str = "TRUE") -> bool:
     """Index a batch of runs; return whether there may be more."""
     keys = RUN_INDEX.pending_items(db, limit=_PORTION, where=where)
     for key in keys:
@@ -132,7 +132,7 @@ def index_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
     return len(keys) == _PORTION
 
 
-def index_messages(db: sqlite3.Connection) -> bool:
+def index_messages(db: SQLConnection) -> bool:
     """Index a batch of messages; return whether there may be more."""
     keys = MESSAGE_INDEX.pending_items(db, limit=_PORTION)
     for key in keys:
@@ -142,7 +142,7 @@ def index_messages(db: sqlite3.Connection) -> bool:
 
 
 def search_runs(
-    db: sqlite3.Connection, query: str, *, wanted: tuple[str, Sequence[str]], limit: int
+    db: SQLConnection, query: str, *, wanted: tuple[str, Sequence[str]], limit: int
 ) -> list[StoredRun]:
     """Search the runs that fit an SQL condition; best matches first."""
     where, parameters = wanted

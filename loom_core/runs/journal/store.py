@@ -6,50 +6,91 @@ import asyncio
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import StoreError
-from loom_core.runs.journal.drivers import DriverRegistry
+from loom_core.errors import ConfigError, StoreError
+from loom_core.runs.journal.drivers import LEASE_SECONDS, LeasingDrivers, LockingDrivers
 from loom_core.runs.journal.notifier import Notifier
-from loom_core.runs.journal.rows.schema import SCHEMA
+from loom_core.runs.journal.rows.schema import POSTGRES_SCRIPTS, SCHEMA
 from loom_core.runs.journal.search import index_batch
 from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
+from loom_core.storage.postgres import (
+    POSTGRES_SCHEMES,
+    WHERE_PASSWORDS_ARE,
+    PostgresDatabase,
+    check_holds_no_password,
+)
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable
     from pathlib import Path
 
-    from loom_core.runs.journal.notifier import WakeBatch
+    from pydantic import SecretStr
 
-__all__ = ["JournalStore"]
+    from loom_core.runs.journal.drivers import DriverRegistry
+    from loom_core.runs.journal.notifier import WakeBatch
+    from loom_core.storage.sql import SQLConnection, SQLDatabase
+
+__all__ = ["JournalStore", "Place", "PostgresPlace"]
 
 _T = TypeVar("_T")
 _READERS = 4
+_CHECKPOINT_PAGES = 4000  # 16 MB: few enough to be copied back unnoticed
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresPlace:
+    """Journal in PostgreSQL: a schema of a database, see `PostgresDatabase`.
+
+    Attributes:
+        url: the database, `postgresql://user@host/database`.
+        name: end of the schema's name: `loom_runs`, or with `?schema=team` in the URL, `team_runs`.
+        secret: the password; None as for `PostgresDatabase`.
+        lease_seconds: time after which a process that is not heard of counts as dead; the same for all.
+
+    Raises:
+        ConfigError: the URL is not one of PostgreSQL, or holds a password.
+    """
+
+    url: str
+    name: str = "runs"
+    secret: SecretStr | None = None
+    lease_seconds: float = LEASE_SECONDS
+
+    def __post_init__(self) -> None:
+        check_holds_no_password(self.url, secret=WHERE_PASSWORDS_ARE)
+        if not self.url.startswith(POSTGRES_SCHEMES):
+            raise ConfigError(
+                f"{self.url!r} is not the address of a PostgreSQL database.",
+                advice="Write it as postgresql://user@host:5432/database.",
+            )
+
+    def exists(self) -> bool:
+        """Whether there may be a journal, as of a path: only the server knows."""
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.name})"
+
+
+Place: TypeAlias = "Path | PostgresPlace | None"
+"""Where a journal is: in a file, in PostgreSQL, or in memory."""
 
 
 class _OpenDatabase:
-    """Resources that exist while the file is open."""
+    """Resources that exist while the database is open."""
 
-    def __init__(self, path: Path | None, switchboard: Notifier) -> None:
-        if path is not None:
-            try:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreError(
-                    f"The folder of {path} cannot be created: {error.strerror or error}.",
-                    advice="Create it yourself, or choose another place for the journal.",
-                ) from error
-        self.database = Database(path, schema=SCHEMA, repair="Restore it from a backup, or start a new one.")
-        self.drivers = DriverRegistry(None if path is None else path.with_name(f"{path.name}.drivers"))
+    def __init__(self, place: Place, switchboard: Notifier) -> None:
+        self.database, self.drivers = _open_database(place)
         self.readers = ThreadPoolExecutor(_READERS, "loom-journal-reader")
         self.writer = Writer(
             self.database,
-            poll=None if path is None else switchboard.poll,
+            poll=None if place is None else switchboard.poll,
             polling=lambda: switchboard.needs_polling,
             idle=index_batch,
             last=self._close,
@@ -57,35 +98,57 @@ class _OpenDatabase:
 
     def _close(self) -> None:
         """Release the runs of this process; the last step."""
-        if self.drivers.own:
+        if own := self.drivers.own:
             try:
-                with self.database.write() as db:
-                    db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (self.drivers.own,))
-                    db.execute("DELETE FROM drivers WHERE id = ?", (self.drivers.own,))
+                with self.database.write(durable=False) as db:
+                    self.drivers.release_runs(db, own)
             except StoreError:
-                pass  # releasing the lock has the same effect
+                pass  # leaving has the same effect
         self.drivers.leave()
         self.database.close()
 
 
+def _open_database(place: Place) -> tuple[SQLDatabase, DriverRegistry]:
+    if isinstance(place, PostgresPlace):
+        shared = PostgresDatabase(
+            place.url, name=place.name, schema=SCHEMA, more=POSTGRES_SCRIPTS, secret=place.secret
+        )
+        return shared, LeasingDrivers(shared, seconds=place.lease_seconds)
+    if place is not None:
+        try:
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"The folder of {place} cannot be created: {error.strerror or error}.",
+                advice="Create it yourself, or choose another place for the journal.",
+            ) from error
+    database = Database(
+        place,
+        schema=SCHEMA,
+        checkpoint_pages=_CHECKPOINT_PAGES,
+        repair="Restore it from a backup, or start a new one.",
+    )
+    return database, LockingDrivers(None if place is None else place.with_name(f"{place.name}.drivers"))
+
+
 class JournalStore:
-    """Database of a journal, in a file or in memory. Every coroutine raises StoreError if it fails.
+    """Database of a journal. Every coroutine raises StoreError if it fails.
 
     Args:
-        path: the file; None keeps everything in memory.
+        place: where it is.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self.notifier = Notifier()
         self._opened: _OpenDatabase | None = None
         self._opening = threading.Lock()
         self._closed = False
 
-    async def read(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
+    async def read(self, function: Callable[[SQLConnection], _T]) -> _T:
         """Call a function with a snapshot of the file."""
         opened = await self._open()
-        if self.path is None:  # one connection for all: read in the writer's thread
+        if self.place is None:  # one connection for all: read in the writer's thread
             await checkpoint_if_cancelled()  # a loop that only reads must be cancellable
             return await opened.writer.run_in_transaction(function)
 
@@ -102,7 +165,7 @@ class JournalStore:
 
     async def write(
         self,
-        function: Callable[[sqlite3.Connection], _T],
+        function: Callable[[SQLConnection], _T],
         *,
         after: Callable[[_T, WakeBatch], object] | None = None,
     ) -> _T:
@@ -126,7 +189,7 @@ class JournalStore:
         if not drivers.own:
             await to_thread.run_sync(drivers.enter)
 
-            def register(db: sqlite3.Connection) -> None:
+            def register(db: SQLConnection) -> None:
                 drivers.clean(db)
                 drivers.register(db)
 
@@ -150,8 +213,8 @@ class JournalStore:
     def _open_now(self) -> _OpenDatabase:
         with self._opening:
             if self._opened is None:
-                self._opened = opened = _OpenDatabase(self.path, self.notifier)
-                if self.path is not None:
+                self._opened = opened = _OpenDatabase(self.place, self.notifier)
+                if self.place is not None:
                     self.notifier.on_first_waiter = opened.writer.wake_up
                 # If a program does not close the store, the thread still stops.
                 weakref.finalize(self, opened.writer.stop).atexit = False

@@ -13,12 +13,12 @@ from loom_core.runs.journal.rows.runs import FINAL_STATUSES, find_run
 from loom_core.runs.run import is_for_call
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import AsyncGenerator
 
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal.store import JournalStore
     from loom_core.runs.run import Run
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["EVENTS_AT_ONCE", "follow_events", "wait_until_applied", "wait_until_idle"]
 
@@ -76,11 +76,11 @@ async def wait_until_applied(store: JournalStore, run_id: str) -> None:
             await watch.wait_for_change(count)
 
 
-def _read_page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
+def _read_page(db: SQLConnection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
     return events_of(db, run_id, run, after=after, limit=EVENTS_AT_ONCE)
 
 
-def _read_state(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
+def _read_state(db: SQLConnection, *, run_id: str) -> tuple[Run, bool]:
     """Return the run, and whether its queued commands will make it continue."""
     stored = find_run(db, run_id)
     run, orders = stored.run, [each.command for each in load_commands(db, stored.key)]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import threading
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal.notifier import Notifier
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLConnection, SQLCursor, SQLDatabase
 
 __all__ = ["Batch", "EventRow", "Outbox", "WriteJob", "Writer"]
 
@@ -32,7 +30,6 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
-_CHECKPOINT_PAGES = 4000  # 16 MB: few enough to be copied back unnoticed
 # Rows per INSERT: many at once, as the thread yields the GIL after each statement.
 _ROWS = (128, 32, 8, 1)
 
@@ -43,19 +40,19 @@ EventRow = tuple[int, float, str, str, str | None]
 class Batch:
     """One transaction of the writer. It batches the events of all runs, to write them faster."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: SQLConnection) -> None:
         self._db = db
         self._events: list[EventRow] = []
 
     @property
-    def db(self) -> sqlite3.Connection:
+    def db(self) -> SQLConnection:
         """The connection, after flushing the batched events."""
         self.flush()
         return self._db
 
-    def execute(self, sql: str, parameters: Sequence[object]) -> None:
+    def execute(self, sql: str, parameters: Sequence[object]) -> SQLCursor:
         """Execute a statement that does not concern events."""
-        self._db.execute(sql, parameters)
+        return self._db.execute(sql, parameters)
 
     def add_events(self, rows: Sequence[EventRow]) -> None:
         """Batch events for this transaction."""
@@ -93,7 +90,7 @@ class _TransactionJob(WriteJob, Generic[_T]):
     """Job that runs a function in a transaction."""
 
     def __init__(
-        self, function: Callable[[sqlite3.Connection], _T], after: Callable[[_T, WakeBatch], object] | None
+        self, function: Callable[[SQLConnection], _T], after: Callable[[_T, WakeBatch], object] | None
     ) -> None:
         self._function = function
         self._after = after
@@ -143,11 +140,11 @@ class Writer:
 
     def __init__(
         self,
-        database: Database,
+        database: SQLDatabase,
         *,
-        poll: Callable[[sqlite3.Connection, WakeBatch], None] | None,
+        poll: Callable[[SQLConnection, WakeBatch], None] | None,
         polling: Callable[[], bool],
-        idle: Callable[[sqlite3.Connection], bool],
+        idle: Callable[[SQLConnection], bool],
         last: Callable[[], None],
     ) -> None:
         self._database = database
@@ -159,7 +156,7 @@ class Writer:
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._stopping = False
         self._state = threading.Lock()
-        self._version = 0
+        self._mark: object = None
         self._looked = 0.0
         self._thread = threading.Thread(target=self._run, name="loom-journal", daemon=True)
         self._thread.start()
@@ -177,7 +174,7 @@ class Writer:
 
     async def run_in_transaction(
         self,
-        function: Callable[[sqlite3.Connection], _T],
+        function: Callable[[SQLConnection], _T],
         *,
         after: Callable[[_T, WakeBatch], object] | None = None,
     ) -> _T:
@@ -212,21 +209,16 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        # An in-memory database has one connection for all threads, which must not be held.
-        with nullcontext() if self._poll is None else self._database.read() as connection:
-            if connection is not None:
-                connection.execute("PRAGMA synchronous=NORMAL")
-                connection.execute("PRAGMA fullfsync=ON")  # else macOS leaves it in the disk's own cache
-                connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        with self._database.hold_connection():
             while True:
                 works = self._next()
                 if works:
-                    self._write(works, connection)
+                    self._write(works)
                     self._idle_due = True
                 elif self._stopping and self._queue.empty():
                     break
-                if connection is not None and self._polling() and monotonic() - self._looked >= _POLL_SECONDS:
-                    self._poll_changes(connection)
+                if self._poll and self._polling() and monotonic() - self._looked >= _POLL_SECONDS:
+                    self._poll_changes(self._poll)
                     self._looked = monotonic()
         self._last()
 
@@ -248,60 +240,54 @@ class Writer:
 
     def _run_idle_work(self) -> None:
         try:
-            with self._database.write() as db:
+            with self._database.write(durable=False) as db:
                 self._idle_due = self._idle(db)
         except Exception as error:  # noqa: BLE001 - it can wait, and the thread continues
             self._idle_due = False
             _log.info("Runs are not indexed for search: %s", error)
 
-    def _write(self, works: Sequence[WriteJob], connection: sqlite3.Connection | None) -> None:
+    def _write(self, works: Sequence[WriteJob]) -> None:
         wake = WakeBatch()
-        begun, error = self._attempt(works, connection)
+        begun, error = self._attempt(works)
         if error is None or len(works) == 1 or not begun:
             for work in works:
                 work.settle(error, wake)
         else:
             for work in works:
-                work.settle(self._attempt([work], connection)[1], wake)
+                work.settle(self._attempt([work])[1], wake)
         wake.flush()
 
-    def _attempt(
-        self, works: Sequence[WriteJob], connection: sqlite3.Connection | None
-    ) -> tuple[bool, Exception | None]:
+    def _attempt(self, works: Sequence[WriteJob]) -> tuple[bool, Exception | None]:
         """Write in one transaction; return whether it was begun, and why it failed."""
         wanted = [work.take() for work in works]
-        durable = connection is not None and any(wanted)
+        durable = any(wanted)
         begun = False
         try:
-            if durable and connection is not None:
-                connection.execute("PRAGMA synchronous=FULL")
-            with self._database.write() as db:
+            with self._database.write(durable=durable) as db:
                 begun = True
                 before, batch = db.total_changes, Batch(db)
                 for work in works:
                     work.write(batch)
                 batch.flush()
-                if durable and db.total_changes == before:  # SQLite flushes only a transaction with changes
+                if durable and db.total_changes == before:  # only a transaction with changes is flushed
                     db.execute("UPDATE syncs SET count = count + 1")
         except Exception as error:  # noqa: BLE001 - the waiters get it, and the thread continues
             if not isinstance(error, LoomError):
                 _log.error("The journal cannot be written.", exc_info=error)
             return begun, error
-        finally:
-            if durable and connection is not None:
-                connection.execute("PRAGMA synchronous=NORMAL")
         return True, None
 
-    def _poll_changes(self, connection: sqlite3.Connection) -> None:
+    def _poll_changes(self, poll: Callable[[SQLConnection, WakeBatch], None]) -> None:
         """Notify the waiters of changes by other processes."""
         wake = WakeBatch()
         try:
-            version = int(connection.execute("PRAGMA data_version").fetchone()[0])
-            if version != self._version and self._poll is not None:
-                self._poll(connection, wake)
-                self._version = version
-        except sqlite3.Error as error:
-            _log.warning("Changes of other processes in the journal cannot be read: %s.", error)
+            mark = self._database.change_mark()
+            if mark != self._mark:
+                with self._database.snapshot() as db:
+                    poll(db, wake)
+                self._mark = mark
+        except StoreError as error:
+            _log.warning("Changes of other processes in the journal cannot be read: %s", error)
         wake.flush()
 
 
@@ -463,10 +449,11 @@ class Outbox(WriteJob):
         if self._failure is not None and not parcel.release:
             return
         if self._failure is None:
+            self._check_claim(batch)
             batch.add_events(parcel.rows)
             if parcel.standing is not None:
                 batch.execute(
-                    "UPDATE runs SET status = ?, standing = ?, unread = 1 WHERE key = ?",
+                    "UPDATE runs SET status = ?, standing = ?, unread = TRUE WHERE key = ?",
                     (parcel.status, parcel.standing, self._run),
                 )
             for key in parcel.applied:
@@ -478,6 +465,15 @@ class Outbox(WriteJob):
         if parcel.release:
             batch.execute(
                 "UPDATE runs SET driver = NULL WHERE key = ? AND driver = ?", (self._run, self._driver)
+            )
+
+    def _check_claim(self, batch: Batch) -> None:
+        """Refuse to write to a run that another process has taken over, as this one seemed to be dead."""
+        row = batch.execute("SELECT driver FROM runs WHERE key = ?", (self._run,)).fetchone()
+        if row is None or row["driver"] != self._driver:
+            raise StoreError(
+                "Another process has taken over this run: this one could not be heard of for too long.",
+                advice="Follow the run there. What this process has not yet written is left out.",
             )
 
     def settle(self, error: Exception | None, wake: WakeBatch) -> None:

@@ -10,16 +10,17 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.plugin_registry import register
 from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.runs.journal.rows.runs import MAX_ROWS
 from loom_core.runs.journal.search import MESSAGE_INDEX, index_messages
 from loom_core.runs.journal.store import JournalStore
 from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from loom_core.llm.messages import Message
     from loom_core.runs.journal import Journal
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["SQLiteMemory"]
 
@@ -44,11 +45,11 @@ class SQLiteMemory(Memory):
     async def messages(self, session_id: str, *, limit: int | None = None) -> list[Message]:
         """See `Memory.messages`."""
 
-        def read(db: sqlite3.Connection) -> list[str]:
+        def read(db: SQLConnection) -> list[str]:
             rows = db.execute(
                 "SELECT body FROM messages WHERE conversation = (SELECT key FROM conversations WHERE id = ?)"
                 " ORDER BY position DESC LIMIT ?",
-                (_check_text(session_id), -1 if limit is None else max(0, limit)),
+                (_check_text(session_id), MAX_ROWS if limit is None else max(0, limit)),
             )
             return [row["body"] for row in rows]
 
@@ -58,7 +59,7 @@ class SQLiteMemory(Memory):
         """See `Memory.replace`."""
         bodies = [to_column(message_to_json(message)) for message in messages]
 
-        def write(db: sqlite3.Connection) -> None:
+        def write(db: SQLConnection) -> None:
             key = _conversation(db, session_id)
             rows = db.execute(
                 "SELECT body FROM messages WHERE conversation = ? ORDER BY position", (key,)
@@ -78,7 +79,7 @@ class SQLiteMemory(Memory):
         """See `Memory.add`."""
         body = to_column(message_to_json(message))
 
-        def write(db: sqlite3.Connection) -> None:
+        def write(db: SQLConnection) -> None:
             key = _conversation(db, session_id)
             sql = "SELECT COALESCE(MAX(position) + 1, 0) FROM messages WHERE conversation = ?"
             (position,) = db.execute(sql, (key,)).fetchone()
@@ -89,7 +90,7 @@ class SQLiteMemory(Memory):
     async def clear(self, session_id: str) -> None:
         """See `Memory.clear`."""
 
-        def write(db: sqlite3.Connection) -> None:
+        def write(db: SQLConnection) -> None:
             row = db.execute(
                 "SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)
             ).fetchone()
@@ -102,7 +103,7 @@ class SQLiteMemory(Memory):
     async def sessions(self) -> list[MemorySession]:
         """See `Memory.sessions`."""
 
-        def read(db: sqlite3.Connection) -> list[MemorySession]:
+        def read(db: SQLConnection) -> list[MemorySession]:
             rows = db.execute(
                 "SELECT id, updated, (SELECT COUNT(*) FROM messages WHERE conversation = c.key) AS count"
                 " FROM conversations AS c ORDER BY updated DESC, key DESC"
@@ -116,7 +117,7 @@ class SQLiteMemory(Memory):
         while await self._store.write(index_messages):
             pass
 
-        def read(db: sqlite3.Connection) -> list[MemoryHit]:
+        def read(db: SQLConnection) -> list[MemoryHit]:
             hits: list[MemoryHit] = []
             for key in MESSAGE_INDEX.search(db, query):
                 if len(hits) >= limit:
@@ -139,16 +140,17 @@ class SQLiteMemory(Memory):
             await self._store.aclose()
 
 
-def _conversation(db: sqlite3.Connection, session_id: str) -> int:
+def _conversation(db: SQLConnection, session_id: str) -> int:
     """Return the key of a session's conversation, created if absent."""
     row = db.execute("SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)).fetchone()
     if row is not None:
         return row["key"]
-    sql = "INSERT INTO conversations (id, updated) VALUES (?, ?)"
-    return db.execute(sql, (session_id, time.time())).lastrowid or 0
+    sql = "INSERT INTO conversations (id, updated) VALUES (?, ?) RETURNING key"
+    (key,) = db.execute(sql, (session_id, time.time())).fetchone()
+    return key
 
 
-def _delete_from(db: sqlite3.Connection, key: int, position: int) -> None:
+def _delete_from(db: SQLConnection, key: int, position: int) -> None:
     """Delete the messages of a conversation from a position on."""
     rows = db.execute("SELECT key FROM messages WHERE conversation = ? AND position >= ?", (key, position))
     for row in rows.fetchall():
@@ -156,7 +158,7 @@ def _delete_from(db: sqlite3.Connection, key: int, position: int) -> None:
         db.execute("DELETE FROM messages WHERE key = ?", (row["key"],))
 
 
-def _write(db: sqlite3.Connection, key: int, position: int, bodies: Sequence[str]) -> None:
+def _write(db: SQLConnection, key: int, position: int, bodies: Sequence[str]) -> None:
     db.executemany(
         "INSERT INTO messages (conversation, position, body) VALUES (?, ?, ?)",
         [(key, at, body) for at, body in enumerate(bodies, start=position)],

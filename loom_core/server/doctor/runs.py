@@ -13,6 +13,7 @@ from loom_core.server.cli.health import HealthSection, problem_from_error, warni
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from loom_core.runs.journal import PostgresPlace
     from loom_core.server.cli.health import Finding
 
 __all__ = ["runs_section"]
@@ -20,20 +21,20 @@ __all__ = ["runs_section"]
 _MOST_RUNS = 1000
 
 
-async def runs_section(path: Path, *, see: str, drive: str) -> HealthSection | None:
+async def runs_section(place: Path | PostgresPlace, *, see: str, drive: str) -> HealthSection | None:
     """Check a journal for runs that wait for input or were abandoned; None if there is no journal.
 
     Args:
-        path: file of the journal.
+        place: where the journal is.
         see: the command that shows the pending input of a run, without the id.
         drive: the command that resumes a run, without the id.
     """
-    if not await to_thread.run_sync(path.exists):
+    if not await to_thread.run_sync(place.exists):
         return None
     from loom_core.runs.journal import Journal
 
-    journal = Journal(path)
-    facts: dict[str, object] = {"file": str(path)}
+    journal = Journal(place)
+    facts: dict[str, object] = {"place": str(place)}
     try:
         runs = await journal.runs(limit=_MOST_RUNS)
     except LoomError as error:

@@ -15,7 +15,10 @@ from loom_core.server.protocol.completions import COMPLETION_LIMIT
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from loom_core.runs.events import StreamEvent
+    from loom_core.runs.journal import PostgresPlace
     from loom_core.runs.run import Run
     from loom_core.server.protocol.factory import LoomServer
 
@@ -34,8 +37,8 @@ class ReadableRuns(Protocol):
     """The runs of a server that the current caller may see."""
 
     @property
-    def journal_path(self) -> Path:
-        """The file of the journal; if it is missing, there are no runs."""
+    def journal_place(self) -> Path | PostgresPlace:
+        """Where the journal is; if it does not exist, there are no runs."""
         ...
 
     async def run(self, run_id: str) -> Run:
@@ -108,7 +111,7 @@ def register_run_resources(
 
     async def list_latest(limit: int) -> Sequence[Run]:
         """List the latest runs, without creating a journal."""
-        return await runs.latest_runs(limit) if await to_thread.run_sync(runs.journal_path.exists) else ()
+        return await runs.latest_runs(limit) if await to_thread.run_sync(runs.journal_place.exists) else ()
 
     @server.resource_list
     async def list_runs(cursor: str | None) -> ResourcePage:

@@ -19,6 +19,7 @@ from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
+from loom_core.server.runs.journal_place import add_database_option, database_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,20 +70,23 @@ class AgentServer(ServerProgram[Settings]):
             provider=args.provider,
             root=root.expanduser().absolute() if root else None,
             over_http=getattr(args, "http", False),
+            database=database_setting(args.database),
             version=version(PROGRAM),
         )
 
     def options(self, settings: Settings) -> list[str]:
         options = ["--config", str(settings.config)] if settings.config_given else []
         options += ["--root", str(settings.root)] if settings.root else []
+        options += ["--database", settings.database] if settings.database else []
         return options + (["--provider", settings.provider] if settings.provider else [])
 
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_agent.profiles.model_choice import choose_model
         from loom_core.server.install.terminal import model_variables
+        from loom_core.storage.postgres import SECRET_VARIABLE
 
         file = _file(settings)
-        names = [*file.variables]
+        names = [*file.variables, *((SECRET_VARIABLE,) if settings.database else ())]
         for profile in file.profiles.values():
             try:
                 config, _ = choose_model(profile, settings)
@@ -123,6 +127,7 @@ def _options(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a folder whose files agents may read, where their profile says nothing of files",
     )
+    add_database_option(command)
 
 
 def _profile(command: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import Command, Reply
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.host import RunHost
-    from loom_core.runs.journal import Journal
+    from loom_core.runs.journal import Journal, PostgresPlace
     from loom_core.runs.run import Budget, Pending, Run, RunStatus
 
 __all__ = ["AgentService"]
@@ -321,8 +321,8 @@ class AgentService:
         return await self.runs(limit=limit)
 
     @property
-    def journal_path(self) -> Path:
-        """The journal file of this home."""
+    def journal_place(self) -> Path | PostgresPlace:
+        """Where the journal is."""
         return self.settings.journal
 
     async def latest(self, session_id: str) -> Run:

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.paths import audit_path
+from loom_core.server.runs.journal_place import journal_place
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from loom_core.runs.journal import PostgresPlace
 
 __all__ = ["Settings"]
 
@@ -25,6 +28,7 @@ class Settings:
             environment.
         root: folder with files that agents may read, unless their profile says otherwise; None for none.
         over_http: whether clients connect over HTTP, so that a caller need not be the user of this machine.
+        database: PostgreSQL database of the journal, as a URL; empty for a file in the home.
         version: version of this server.
     """
 
@@ -34,12 +38,13 @@ class Settings:
     provider: str = ""
     root: Path | None = None
     over_http: bool = False
+    database: str = ""
     version: str = ""
 
     @property
-    def journal(self) -> Path:
-        """The journal file, shared by all processes of this home."""
-        return self.home / "agent" / "runs.db"
+    def journal(self) -> Path | PostgresPlace:
+        """The journal, shared by all processes of this home, or by all with the same database."""
+        return journal_place(self.database, name="agent", file=self.home / "agent" / "runs.db")
 
     @property
     def audit(self) -> Path:

@@ -18,6 +18,7 @@ from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
+from loom_core.server.runs.journal_place import add_database_option, database_setting
 from loom_flow import PROGRAM
 from loom_flow.settings import Settings
 
@@ -76,6 +77,7 @@ class FlowServer(ServerProgram[Settings]):
             config_given=args.config is not None,
             home_given=args.home is not None,
             provider=args.provider,
+            database=database_setting(args.database),
             version=version(PROGRAM),
         )
 
@@ -88,13 +90,15 @@ class FlowServer(ServerProgram[Settings]):
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.flow.config import read_flow_file
         from loom_core.server.install.terminal import model_variables
+        from loom_core.storage.postgres import SECRET_VARIABLE
         from loom_flow.model_choice import choose_model
 
+        secrets = [SECRET_VARIABLE] if settings.database else []
         if not settings.config_given and not settings.config.exists():
-            return []  # the server starts without it, and says what to configure
+            return secrets  # the server starts without it, and says what to configure
         loaded = read_flow_file(settings.config)
         config = choose_model(loaded.file, settings)
-        names = [*loaded.variables, *(model_variables(config) if config else ())]
+        names = [*secrets, *loaded.variables, *(model_variables(config) if config else ())]
         return list(dict.fromkeys(names))
 
     def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
@@ -125,6 +129,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         help="the language model, where the file names none, such as deepseek or ollama/qwen3 (default: rules"
         " alone)",
     )
+    add_database_option(command)
 
 
 def _add_file_commands(commands: ServerCommands) -> None:

@@ -25,6 +25,7 @@ def invocation(settings: Settings, command: str, *arguments: str) -> str:
 
 
 def own_options(settings: Settings) -> list[str]:
-    """Return the options that select the files, as far as they were given."""
+    """Return the options that select the files and the database, as far as they were given."""
     home = ["--home", str(settings.home)] if settings.home_given else []
-    return [*home, *(["--config", str(settings.config)] if settings.config_given else [])]
+    database = ["--database", settings.database] if settings.database else []
+    return [*home, *(["--config", str(settings.config)] if settings.config_given else []), *database]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.commands import ApprovalDecision, Command, InputResponse
     from loom_core.runs.events import StreamEvent
-    from loom_core.runs.journal import Journal
+    from loom_core.runs.journal import Journal, PostgresPlace
     from loom_core.runs.run import Pending, Run, RunStatus
     from loom_flow.models import StepInfo
     from loom_flow.settings import Settings
@@ -362,8 +362,8 @@ class FlowService:
         return self._engine.journal()
 
     @property
-    def journal_path(self) -> Path:
-        """Path of the journal of this home."""
+    def journal_place(self) -> Path | PostgresPlace:
+        """Where the journal is."""
         return self.settings.journal
 
     async def _assistant(self) -> WorkflowOrchestrator:

@@ -8,6 +8,9 @@ import json
 import pytest
 from loom_agent.cli import SERVER, run
 
+from loom_core.errors import ConfigError
+from loom_core.runs.journal import PostgresPlace
+
 pytestmark = pytest.mark.slow
 
 
@@ -38,6 +41,21 @@ def test_settings_are_what_is_asked_for(tmp_path, monkeypatch):
     assert other.root is not None
     assert other.root.is_absolute()
     assert (other.config_given, other.over_http) == (True, True)
+
+
+def test_the_journal_is_in_the_database_that_the_option_or_the_environment_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOOM_DATABASE", "postgresql://db.example/loom")
+    usual = SERVER.settings_of(SERVER.parser().parse_args(["serve", "--home", str(tmp_path)]))
+    assert usual.journal == PostgresPlace("postgresql://db.example/loom", name="agent")
+    assert "LOOM_DATABASE_SECRET" in SERVER.key_variables(usual)
+    other = "postgresql://elsewhere/loom?schema=team"
+    line = ["serve", "--home", str(tmp_path), "--database", other]
+    settings = SERVER.settings_of(SERVER.parser().parse_args(line))
+    assert SERVER.options(settings)[-2:] == ["--database", other]
+    line[-1] = "postgresql://loom:geheim@elsewhere/loom"
+    with pytest.raises(ConfigError, match="LOOM_DATABASE_SECRET") as caught:
+        SERVER.settings_of(SERVER.parser().parse_args(line))
+    assert "geheim" not in str(caught.value)
 
 
 def test_a_run_prints_its_answer_and_its_progress(command):

@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
+from loom_core.errors import first_line
 from loom_core.knowledge.child_process import child_command, describe_exit, limit_memory, lower_priority
-from loom_core.knowledge.indexes.engines.damage import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError, LoomError
+from loom_core.errors import ConfigError, IndexDamagedError, LoomError, first_line
 from loom_core.knowledge.indexes.engines.chroma import BATCH, HNSW, make_settings, split_ids
-from loom_core.knowledge.indexes.engines.damage import first_line, is_disk_full
+from loom_core.knowledge.indexes.engines.damage import is_disk_full
 from loom_core.knowledge.indexes.engines.servers import INDEX_USE, split_batches, unavailable
 from loom_core.plugin_registry import register
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, StoreError
+from loom_core.errors import IndexDamagedError, StoreError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-__all__ = ["REBUILD_ADVICE", "damage_boundary", "first_line", "is_disk_full"]
+__all__ = ["REBUILD_ADVICE", "damage_boundary", "is_disk_full"]
 
 REBUILD_ADVICE = "It is derived from the store: rebuild it into a new directory."
 
@@ -55,9 +55,3 @@ def is_disk_full(message: str) -> bool:
     """Whether an engine's message reports a full disk; none has a separate error class for it."""
     text = message.casefold()
     return any(sign in text for sign in ("no space left", "storagefull", "disk is full", "not enough space"))
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message without its full stop, or the error's type without one."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(" .")[:300] if lines else type(error).__name__

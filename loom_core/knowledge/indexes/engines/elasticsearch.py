@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, SourceError
-from loom_core.knowledge.indexes.engines.damage import first_line, is_disk_full
+from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, SourceError, first_line
+from loom_core.knowledge.indexes.engines.damage import is_disk_full
 from loom_core.knowledge.indexes.engines.servers import LEXICAL, ServerUse, unavailable
 from loom_core.knowledge.indexes.engines.token_text import is_searchable, join_tokens
 from loom_core.plugin_registry import register

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, LoomError
-from loom_core.knowledge.indexes.engines.damage import first_line
+from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, LoomError, first_line
 from loom_core.knowledge.indexes.engines.graph_rules import (
     missing_ends_error,
     strongest_first,

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
-from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError, StoreBusyError
-from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, first_line
+from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError, StoreBusyError, first_line
+from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError
-from loom_core.knowledge.indexes.engines.damage import first_line
+from loom_core.errors import ConfigError, IndexDamagedError, first_line
 from loom_core.knowledge.indexes.engines.servers import (
     INDEX_USE,
     import_client,

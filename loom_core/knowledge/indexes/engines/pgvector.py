@@ -9,24 +9,26 @@ have 16 bits, as in the store. See https://github.com/pgvector/pgvector#filterin
 from __future__ import annotations
 
 import re
-import socket
 import struct
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError
-from loom_core.knowledge.indexes.engines.damage import first_line
+from loom_core.errors import IndexDamagedError, first_line
 from loom_core.knowledge.indexes.engines.servers import (
     INDEX_USE,
-    import_client,
     split_batches,
     unavailable,
 )
 from loom_core.plugin_registry import register
+from loom_core.storage.postgres import (
+    POSTGRES_ADVICE,
+    PostgresPool,
+    import_psycopg,
+    is_lost,
+    read_postgres_url,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -52,13 +54,6 @@ _SEARCH_SECONDS = 10.0
 _WRITE_SECONDS = 60.0
 _BUILD_SECONDS = 3600.0
 _LOCK_SECONDS = 5.0
-_CONNECT = {
-    "connect_timeout": "5",
-    "keepalives_idle": "30",  # or a firewall forgets an idle connection, and the next question hangs
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "fallback_application_name": "loom",
-}
 _CONNECTIONS = 8
 _BATCH = 2000  # passages in a transaction; with an HNSW index, some 3 s
 _COMPARED_ROWS = 50_000
@@ -79,22 +74,6 @@ _DAMAGES = frozenset(
         "58P01",  # one of its files is gone
     }
 )
-_ADVICE = {
-    "25006": "Use the address of the primary; or free space on the server, if its disk is full.",
-    "3D000": "Create the database, or check its name in the address.",
-    "53100": "Free space on the server; what it has missed is written then.",
-    "53300": "Raise max_connections or the role's limit on the server, or put PgBouncer before it.",
-    "55P03": "Another session locks the table: wait for it, or end it.",
-    "57014": "The server is too slow or overloaded: look at its load.",
-    "57P03": "It is starting or stopping: wait a moment.",
-}
-# SQLSTATE by what the server says when it refuses a connection.
-_CONNECT_FAILURES = {
-    "3D000": r"database .* does not exist",
-    "53300": r"too many clients|too many connections|connection slots are reserved",
-    "57P03": r"the database system is ",
-    "28000": r"authentication|no password supplied|pg_hba\.conf|role .* (does not exist|is not permitted)",
-}
 _HEAD = struct.Struct(">HH")  # before the numbers of a halfvec in binary form: how many, and zero
 _OLDEST = (0, 8)  # the first with iterative scans
 
@@ -392,16 +371,17 @@ class PostgresDatabase:
     """
 
     def __init__(self, url: str, *, secret: SecretStr | None, use: ServerUse = INDEX_USE) -> None:
-        import_client("psycopg", engine="pgvector", extra="pgvector")
-        parameters, self.schema = _read_url(url, use)
-        if secret is not None:
-            parameters["password"] = secret.get_secret_value()
+        import_psycopg("pgvector")
+        parameters, self.schema = read_postgres_url(
+            url, secret=use.secret, example=use.address("pgvector", "postgresql://user@host:5432/database")
+        )
         self._use = use
-        self._parameters = {**_CONNECT, **parameters}
-        self._address = f"{parameters['host']}:{parameters.get('port', 5432)}/{parameters.get('dbname', '')}"
-        self._idle: list[_Connection] = []
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
-        self._is_closed = False
+        self._pool = PostgresPool(
+            parameters,
+            secret=secret,
+            size=_CONNECTIONS,
+            unavailable=lambda reason, state: self.unavailable(reason, state=state),
+        )
 
     def run(
         self,
@@ -431,27 +411,17 @@ class PostgresDatabase:
         }
         set_all = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(values))
         named = [text for setting in values.items() for text in setting]
-        if not self._free.acquire(timeout=seconds):
-            raise self.unavailable(f"all {_CONNECTIONS} connections of this process are in use")
-        try:
+        with self._pool.reserve(seconds):
             for is_last in (False, True):
-                connection = self._idle.pop() if self._idle else self._connect()
-                is_usable = False
                 try:
-                    with self._limit_time(connection, seconds), _begin(connection, pipelined=pipelined):
+                    with self._pool.lease(seconds) as connection, _begin(connection, pipelined=pipelined):
                         connection.execute(set_all.encode(), named)
-                        done = work(connection)
-                    is_usable = not self._is_closed
-                    return done
+                        return work(connection)
                 except psycopg.Error as error:
-                    if is_last or not _is_lost(connection, error):
+                    if is_last or not is_lost(error):
                         raise self._translate(error) from error
-                finally:
-                    self._idle.append(connection) if is_usable else connection.close()
-                self._close_idle()  # a server that was restarted has lost them all
+                self._pool.close_idle()  # a server that was restarted has lost them all
             raise AssertionError("the second attempt returns or raises")
-        finally:
-            self._free.release()
 
     def require_extension(self, connection: _Connection) -> None:
         """Make the extension `vector` where there is none.
@@ -492,66 +462,20 @@ class PostgresDatabase:
                 advice = (
                     "Let an administrator grant the role CREATE on the database, or make a schema for it."
                 )
-        elif state in _ADVICE:
-            advice = _ADVICE[state] + (" Nothing is lost." if self._use.is_index else "")
-        return unavailable(_ENGINE, self._address, reason, advice=advice, use=self._use)
+        elif state in POSTGRES_ADVICE:
+            advice = POSTGRES_ADVICE[state] + (" Nothing is lost." if self._use.is_index else "")
+        return unavailable(_ENGINE, self._pool.address, reason, advice=advice, use=self._use)
 
     def close(self) -> None:
         """Close the connections; one that is in use is closed after that."""
-        self._is_closed = True
-        self._close_idle()
-
-    def _close_idle(self) -> None:
-        while self._idle:
-            with suppress(IndexError):  # another thread has taken it
-                self._idle.pop().close()
-
-    def _connect(self) -> _Connection:
-        import psycopg
-        from psycopg.conninfo import make_conninfo
-
-        try:
-            return psycopg.connect(
-                make_conninfo(**self._parameters),
-                autocommit=True,
-                prepare_threshold=None,  # PgBouncer hands each transaction to another session
-            )
-        except psycopg.Error as error:
-            # libpq keeps the SQLSTATE of a failure to connect to itself.
-            text = first_line(error)
-            state = next((state for state, words in _CONNECT_FAILURES.items() if re.search(words, text)), "")
-            raise self.unavailable(text, state=state) from error
-
-    @contextmanager
-    def _limit_time(self, connection: _Connection, seconds: float) -> Generator[None]:
-        """Cut the connection after some time: psycopg waits for a server that hangs as long as that hangs."""
-        import psycopg
-
-        has_expired = threading.Event()
-        with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as wire:
-
-            def cut() -> None:
-                has_expired.set()
-                with suppress(OSError):
-                    wire.shutdown(socket.SHUT_RDWR)
-
-            timer = threading.Timer(seconds, cut)
-            timer.daemon = True
-            timer.start()
-            try:
-                yield
-            except psycopg.Error as error:
-                if has_expired.is_set():
-                    raise self.unavailable(f"it has not answered within {seconds:g} s") from error
-                raise
-            finally:
-                timer.cancel()
+        self._pool.close()
 
     def _translate(self, error: psycopg.Error) -> LoomError:
         state = error.sqlstate or ""
         if state in _DAMAGES or state.startswith("XX"):
             return IndexDamagedError(
-                f"The collection in {_ENGINE} at {self._address} is missing or broken: {first_line(error)}.",
+                f"The collection in {_ENGINE} at {self._pool.address} is missing or broken: "
+                f"{first_line(error)}.",
                 advice="It is derived from the store, and is written again from there.",
             )
         return self.unavailable(first_line(error), state=state)
@@ -570,46 +494,6 @@ def _begin(connection: _Connection, *, pipelined: bool) -> Generator[None]:
             yield
 
 
-def _is_lost(connection: _Connection, error: psycopg.Error) -> bool:
-    """Whether the connection has ended: by itself, with the server, or at the hands of a pooler."""
-    return connection.closed or (error.sqlstate or "").startswith(("08", "57P"))
-
-
 def _array(keys: Collection[int]) -> str:
     """Write an array as PostgreSQL reads it: much quicker than an adapter for each of 30,000 keys."""
     return f"{{{','.join(map(str, keys))}}}"
-
-
-def _read_url(url: str, use: ServerUse) -> tuple[dict[str, str], str]:
-    """Return the parameters of libpq in a URL, and the schema, or an empty text.
-
-    Raises:
-        ConfigError: it is not a URL of PostgreSQL, or it holds a password.
-    """
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query))
-        schema = query.pop("schema", "")
-        if parts.password is not None or not query.keys().isdisjoint({"password", "sslpassword"}):
-            raise ConfigError(
-                "The address of a PostgreSQL database must not hold a password.",
-                advice=f"Put it elsewhere: {use.secret}.",
-            )
-        if parts.scheme not in {"postgresql", "postgres"}:
-            raise ValueError("it does not begin with postgresql://")
-        if not parts.hostname:
-            raise ValueError("it names no host")
-        found = conninfo_to_dict(parts._replace(query=urlencode(query, quote_via=quote)).geturl())
-        parameters = {name: str(value) for name, value in found.items()}
-        if not re.fullmatch(r"[\d,]*", parameters.get("port", "")):
-            raise ValueError("its port is not a number")
-    except (ValueError, psycopg.Error) as error:
-        raise ConfigError(
-            f"{url!r} is not the address of a PostgreSQL database: {first_line(error)}.",
-            advice=f"Write it as {use.address('pgvector', 'postgresql://user@host:5432/database')}; "
-            "?schema= and parameters of libpq such as sslmode may follow.",
-        ) from error
-    return parameters, schema

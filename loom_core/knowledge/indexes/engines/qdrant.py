@@ -8,8 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from loom_core.errors import ConfigError, IndexDamagedError
-from loom_core.knowledge.indexes.engines.damage import first_line
+from loom_core.errors import ConfigError, IndexDamagedError, first_line
 from loom_core.knowledge.indexes.engines.servers import (
     INDEX_USE,
     import_client,

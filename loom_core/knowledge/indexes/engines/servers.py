@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,7 +13,7 @@ from pydantic import SecretStr
 from loom_core import plugin_registry
 from loom_core.errors import ConfigError, StoreUnavailableError
 from loom_core.installation import how_to_install
-from loom_core.keys import find_key, register_secret
+from loom_core.keys import find_key, read_password
 from loom_core.knowledge.interface import PassageVectors
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ __all__ = [
     "open_graph_store",
     "open_lexical_index",
     "open_vector_index",
-    "read_password",
     "save_setting",
     "split_batches",
     "split_setting",
@@ -198,15 +196,6 @@ def save_setting(store: KnowledgeStore, kind: StoreKind, setting: str, *, on_dis
 def find_secret(kind: StoreKind) -> SecretStr | None:
     """Find the password or API key of a server; None if there is none. May read the keyring."""
     return read_password(kind.secret) or find_key(kind.secret)
-
-
-def read_password(variable: str) -> SecretStr | None:
-    """Return the password in an environment variable, or None.
-
-    Passwords may hold blanks and any letters; engines that send the secret in a header check that.
-    """
-    given = os.environ.get(variable, "")
-    return register_secret(SecretStr(given)) if given else None
 
 
 def open_vector_index(

@@ -12,8 +12,7 @@ from anyio import to_thread
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, SourceError
-from loom_core.keys import resolve
-from loom_core.knowledge.indexes.engines.servers import read_password
+from loom_core.keys import read_password, resolve
 from loom_core.knowledge.retrieval.retrievers.passages import to_item, with_scores
 from loom_core.knowledge.sources.collections.config import ENGINES, SearchBody
 from loom_core.knowledge.sources.collections.port import LexicalCollection

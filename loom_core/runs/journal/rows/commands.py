@@ -23,11 +23,11 @@ from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import PARENT_RUN, is_for_call
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Sequence
 
     from loom_core.runs.journal.rows.runs import StoredRun
     from loom_core.runs.run import Run
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = [
     "QueuedCommand",
@@ -69,7 +69,7 @@ def command_column(order: Command) -> str:
     return to_column({"kind": _NAMES[type(order)], **asdict(order)})
 
 
-def load_commands(db: sqlite3.Connection, run: int, *, after: int = 0) -> list[QueuedCommand]:
+def load_commands(db: SQLConnection, run: int, *, after: int = 0) -> list[QueuedCommand]:
     """Load the queued commands of a run, oldest first."""
     rows = db.execute("SELECT key, body FROM orders WHERE run = ? AND key > ? ORDER BY key", (run, after))
     return [QueuedCommand(row["key"], _parse_command(row["body"])) for row in rows]
@@ -151,7 +151,7 @@ def _check_retry(run: Run, soon: Run) -> None:
     _check_own_end(run, soon)
 
 
-def check_is_latest(db: sqlite3.Connection, stored: StoredRun) -> None:
+def check_is_latest(db: SQLConnection, stored: StoredRun) -> None:
     """Refuse to resume a run if its session has later runs.
 
     A flow does not use the conversation, so it may be resumed once the later runs have ended.

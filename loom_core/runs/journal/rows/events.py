@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from loom_core.errors import NotFoundError
 from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal.rows.json_column import from_column
-from loom_core.runs.journal.rows.runs import MAX_ROWS, event_keys
+from loom_core.runs.journal.rows.runs import MAX_ROWS, event_keys, row_limit
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from loom_core.runs.journal.rows.runs import StoredRun
+    from loom_core.storage.sql import SQLConnection, SQLRow
 
 __all__ = ["Step", "blob_of", "events_of", "steps_of"]
 
@@ -28,17 +27,17 @@ class Step:
 
 
 def events_of(
-    db: sqlite3.Connection, run_id: str, run: int, *, after: int = 0, limit: int = -1
+    db: SQLConnection, run_id: str, run: int, *, after: int = 0, limit: int = MAX_ROWS
 ) -> list[StreamEvent]:
     """Return the events of a run after a seq, oldest first."""
     rows = db.execute(
         "SELECT key, at, type, payload FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
-        (*event_keys(run, after=after), min(limit, MAX_ROWS)),
+        (*event_keys(run, after=after), row_limit(limit)),
     )
     return [_event(row, run_id) for row in rows]
 
 
-def steps_of(db: sqlite3.Connection, run_id: str, run: int) -> list[Step]:
+def steps_of(db: SQLConnection, run_id: str, run: int) -> list[Step]:
     """Return the events of a run that have a state, oldest first."""
     rows = db.execute(
         "SELECT * FROM events WHERE key BETWEEN ? AND ? AND state IS NOT NULL ORDER BY key", event_keys(run)
@@ -46,12 +45,12 @@ def steps_of(db: sqlite3.Connection, run_id: str, run: int) -> list[Step]:
     return [Step(_event(row, run_id), from_column(row["state"])) for row in rows]
 
 
-def _event(row: sqlite3.Row, run_id: str) -> StreamEvent:
+def _event(row: SQLRow, run_id: str) -> StreamEvent:
     seq = row["key"] & (1 << SEQ_BITS) - 1
     return StreamEvent(row["type"], from_column(row["payload"]), run_id=run_id, seq=seq, at=row["at"])
 
 
-def blob_of(db: sqlite3.Connection, stored: StoredRun, number: int) -> tuple[bytes, str]:
+def blob_of(db: SQLConnection, stored: StoredRun, number: int) -> tuple[bytes, str]:
     """Return a blob of a run, and its media type.
 
     Raises:

@@ -12,18 +12,21 @@ from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunUsage
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
+
+    from loom_core.storage.sql import SQLConnection, SQLRow
 
 __all__ = [
     "CHANGING",
     "FINAL_STATUSES",
+    "LAST_EVENT",
     "MAX_ROWS",
     "StoredRun",
     "condition",
     "event_keys",
     "find_run",
     "request_column",
+    "row_limit",
     "select_runs",
     "standing_column",
 ]
@@ -31,15 +34,19 @@ __all__ = [
 FINAL_STATUSES: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
 
 MAX_ROWS = 2**63 - 1
-"""SQLite takes no larger number."""
+"""The databases take no larger number."""
 
 CHANGING = frozenset({"status", "output", "structured", "problem", "pending", "spent"})
 """The fields of a `Run` that events change."""
 
+LAST_EVENT = (
+    f"(SELECT key FROM events WHERE key BETWEEN runs.key << {SEQ_BITS} AND (runs.key + 1) << {SEQ_BITS}"
+    " ORDER BY key DESC LIMIT 1)"
+)
+"""SQL expression for the key of a run's last event."""
+
 _SELECT = f"""
-SELECT runs.*, sessions.id AS session_id, requests.body,
-    (SELECT key FROM events WHERE key BETWEEN runs.key << {SEQ_BITS} AND runs.key + 1 << {SEQ_BITS}
-        ORDER BY key DESC LIMIT 1) AS last_event
+SELECT runs.*, sessions.id AS session_id, requests.body, {LAST_EVENT} AS last_event
 FROM runs JOIN sessions ON sessions.key = runs.session JOIN requests ON requests.run = runs.key
 """
 _SPENT = [field.name for field in fields(RunUsage) if field.name != "usage"]
@@ -49,6 +56,11 @@ _BUDGET = [field.name for field in fields(Budget)]
 _REQUEST = [
     field.name for field in fields(RunRequest) if field.name not in {"budget", "session_id", "caller"}
 ]
+
+
+def row_limit(limit: int) -> int:
+    """Return a number for LIMIT; a negative one stands for all rows."""
+    return MAX_ROWS if limit < 0 else min(limit, MAX_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ def standing_column(run: Run) -> str:
 
 
 def select_runs(
-    db: sqlite3.Connection, where: str, parameters: Sequence[object], *, order: str = "", limit: int = -1
+    db: SQLConnection, where: str, parameters: Sequence[object], *, order: str = "", limit: int = MAX_ROWS
 ) -> list[StoredRun]:
     """Select the runs that fit a condition.
 
@@ -102,14 +114,14 @@ def select_runs(
         where: the SQL condition, on `runs` and `sessions`.
         parameters: parameters of the condition.
         order: the SQL order.
-        limit: maximum number of runs; below 0 for all.
+        limit: maximum number of runs.
     """
     sql = f"{_SELECT} WHERE {where} {f'ORDER BY {order}' if order else ''} LIMIT ?"
-    found = [_parse_run(row) for row in db.execute(sql, [*parameters, min(limit, MAX_ROWS)])]
+    found = [_parse_run(row) for row in db.execute(sql, [*parameters, row_limit(limit)])]
     return [_with_time(db, *each) for each in found]
 
 
-def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> StoredRun:
+def find_run(db: SQLConnection, run_id: str, caller: str | None = None) -> StoredRun:
     """Find a run by its id.
 
     Raises:
@@ -122,7 +134,7 @@ def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> 
     raise NotFoundError(f"There is no run {run_id[:200]!r}.", advice="Look for its id in the list of runs.")
 
 
-def _parse_run(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
+def _parse_run(row: SQLRow) -> tuple[StoredRun, int | None]:
     body = cast("dict[str, Any]", from_column(row["body"]))
     standing = cast("dict[str, Any]", from_column(row["standing"]))
     last: int | None = row["last_event"]
@@ -142,7 +154,7 @@ def _parse_run(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
     return StoredRun(row["key"], run, row["driver"] or ""), last
 
 
-def _with_time(db: sqlite3.Connection, stored: StoredRun, last: int | None) -> StoredRun:
+def _with_time(db: SQLConnection, stored: StoredRun, last: int | None) -> StoredRun:
     if last is None:
         return stored
     (at,) = db.execute("SELECT at FROM events WHERE key = ?", (last,)).fetchone()
@@ -176,8 +188,11 @@ def condition(
     """Return the SQL condition that selects runs, and its parameters; see `Journal.runs`."""
     conditions, parameters = ["TRUE"], list[str]()
     if caller is not None:
-        marks = ",".join("?" * len(profiles))
-        conditions.append(f"(runs.caller = ? OR json_extract(requests.body, '$.profile') IN ({marks}))")
+        own = "runs.caller = ?"
+        if profiles:
+            marks = ",".join("?" * len(profiles))
+            own = f"({own} OR json_extract(requests.body, '$.profile') IN ({marks}))"
+        conditions.append(own)
         parameters += [caller, *profiles]
     if session_id:
         conditions.append("sessions.id = ?")

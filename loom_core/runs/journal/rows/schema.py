@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["SCHEMA", "SEQ_BITS"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["POSTGRES_SCRIPTS", "SCHEMA", "SEQ_BITS"]
 
 SEQ_BITS = 32
 """An event's key is its run's key, shifted by this many bits, plus its seq: a run's events are adjacent."""
@@ -27,7 +32,7 @@ CREATE TABLE runs (
     status TEXT NOT NULL,
     driver TEXT,                 -- the process that drives it; NULL for none
     standing TEXT NOT NULL,      -- JSON: what else changes in a run
-    unread INTEGER NOT NULL DEFAULT 1,  -- its words have changed since they were written into `run_words`
+    unread BOOLEAN NOT NULL DEFAULT TRUE,  -- its words have changed since they were written into `run_words`
     UNIQUE (caller, idempotency_key)
 );
 CREATE INDEX runs_session ON runs (session);
@@ -92,7 +97,7 @@ CREATE TABLE messages (
     conversation INTEGER NOT NULL REFERENCES conversations (key),
     position INTEGER NOT NULL,   -- from 0
     body TEXT NOT NULL,          -- JSON
-    unread INTEGER NOT NULL DEFAULT 1,
+    unread BOOLEAN NOT NULL DEFAULT TRUE,
     UNIQUE (conversation, position)
 );
 CREATE INDEX messages_unread ON messages (key) WHERE unread;
@@ -113,3 +118,14 @@ ALTER TABLE sessions ADD COLUMN version INTEGER NOT NULL DEFAULT 0
 """
 
 SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+
+# The operator -> of `json` reads one value as it is written; ->> would read all others, too, and refuse
+# U+0000 and lone surrogates in them.
+_JSON_EXTRACT = """
+CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT IMMUTABLE LANGUAGE sql
+    AS $$ SELECT (body::json -> substr(path, 3)) #>> '{}' $$
+"""
+_LEASES = "ALTER TABLE drivers ADD COLUMN expires DOUBLE PRECISION NOT NULL DEFAULT 0"
+
+POSTGRES_SCRIPTS: Mapping[int, Sequence[str]] = {0: (_JSON_EXTRACT,), 1: (_LEASES,)}
+"""Scripts for PostgreSQL alone; see `PostgresDatabase`."""

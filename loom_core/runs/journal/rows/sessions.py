@@ -10,8 +10,9 @@ from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.journal.rows.json_column import from_column, to_column
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
+
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["SessionState", "begin_session", "find_session", "save_state", "session_state"]
 
@@ -29,14 +30,14 @@ class SessionState:
     version: int
 
 
-def begin_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
+def begin_session(db: SQLConnection, session_id: str, caller: str) -> int:
     """Insert a session that has no run yet, if absent; return the key of its row."""
-    sql = "INSERT OR IGNORE INTO sessions (id, caller, created) VALUES (?, ?, ?)"
+    sql = "INSERT INTO sessions (id, caller, created) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
     db.execute(sql, (session_id, caller, time.time()))
     return find_session(db, session_id, caller)
 
 
-def find_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
+def find_session(db: SQLConnection, session_id: str, caller: str) -> int:
     """Find a session; return the key of its row.
 
     Raises:
@@ -57,7 +58,7 @@ def find_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
     return key
 
 
-def session_state(db: sqlite3.Connection, session_id: str, caller: str) -> SessionState:
+def session_state(db: SQLConnection, session_id: str, caller: str) -> SessionState:
     """Return the state of a session.
 
     Raises:
@@ -69,7 +70,7 @@ def session_state(db: sqlite3.Connection, session_id: str, caller: str) -> Sessi
 
 
 def save_state(
-    db: sqlite3.Connection, session_id: str, caller: str, content: Mapping[str, Any], *, version: int
+    db: SQLConnection, session_id: str, caller: str, content: Mapping[str, Any], *, version: int
 ) -> bool:
     """Replace the session state of a version; return whether that version was still the latest.
 

@@ -20,12 +20,12 @@ from loom_core.runs.run import Pending, Run, RunRequest
 
 
 @pytest.fixture
-async def open_journal(tmp_path: Path) -> AsyncIterator[Callable[[], Journal]]:
+async def open_journal(place: str) -> AsyncIterator[Callable[[], Journal]]:
     """Opens a file of runs, as often as wanted: each time as another process would."""
     journals: list[Journal] = []
 
     def open_() -> Journal:
-        journals.append(Journal(tmp_path / "runs.db"))
+        journals.append(Journal(place))
         return journals[-1]
 
     yield open_
@@ -151,8 +151,8 @@ async def test_a_run_that_has_ended_does_not_stand_still_when_it_was_told_to_go_
     assert [each.status for each in got] == ["completed"] * 2
 
 
-async def test_a_run_that_ended_lets_its_followers_go_at_once(open_journal: Callable[[], Journal]):
-    journal = open_journal()
+async def test_a_run_that_ended_lets_its_followers_go_at_once(tmp_path: Path):
+    journal = Journal(tmp_path / "runs.db")
     run = await journal.create(RunRequest(goal="g"))
     seen: list[list[StreamEvent]] = [[] for _ in range(1000)]
     with anyio.fail_after(20):
@@ -166,6 +166,7 @@ async def test_a_run_that_ended_lets_its_followers_go_at_once(open_journal: Call
             log.add("aborted", {}, status="aborted")
     assert {len(each) for each in seen} == {4}
     assert threads < 20
+    await journal.aclose()
 
 
 async def test_a_follower_that_goes_is_forgotten(open_journal: Callable[[], Journal]):

@@ -17,9 +17,15 @@ from loom_core.runs.journal import Journal, RunLog
 from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunUsage, caller_name
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "postgres"])
 async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = Journal(tmp_path / "agent" / "runs.db" if request.param == "file" else None)
+    match request.param:
+        case "file":
+            journal = Journal(tmp_path / "agent" / "runs.db")
+        case "memory":
+            journal = Journal()
+        case _:
+            journal = Journal(request.getfixturevalue("postgres_place"))
     yield journal
     await journal.aclose()
 
@@ -408,8 +414,8 @@ async def test_a_closed_journal_says_so(journal: Journal):
             raise ZeroDivisionError
 
 
-async def test_closing_a_journal_frees_its_runs_and_keeps_what_was_added(tmp_path: Path):
-    journal, other = Journal(tmp_path / "runs.db"), Journal(tmp_path / "runs.db")
+async def test_closing_a_journal_frees_its_runs_and_keeps_what_was_added(place: str):
+    journal, other = Journal(place), Journal(place)
     run = await journal.create(RunRequest(goal="g"))
     log = await claimed(journal, run.id)
     log.add("text_delta", {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from pathlib import Path
 
 import anyio
 import pytest
@@ -17,12 +16,12 @@ from loom_core.runs.run import Pending, RunRequest, RunStatus
 
 
 @pytest.fixture
-async def open_journal(tmp_path: Path) -> AsyncIterator[Callable[[], Journal]]:
+async def open_journal(place: str) -> AsyncIterator[Callable[[], Journal]]:
     """Opens a file of runs, as often as wanted: each time as another process would."""
     journals: list[Journal] = []
 
     def open_() -> Journal:
-        journals.append(Journal(tmp_path / "runs.db"))
+        journals.append(Journal(place))
         return journals[-1]
 
     yield open_

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
@@ -9,15 +7,14 @@ from loom_core.runs.journal import Journal
 from loom_core.runs.run import PARALLEL_RUNS, RunRequest
 
 
-async def test_a_session_has_a_state_before_it_has_a_run(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    journal = Journal(path)
+async def test_a_session_has_a_state_before_it_has_a_run(place: str) -> None:
+    journal = Journal(place)
     session = await journal.begin_session(caller="ann")
     assert (await journal.session_state(session, caller="ann")).content == {}
     assert await journal.save_session_state(session, {"上次": "请假"}, version=0, caller="ann")
     await journal.aclose()
 
-    again = Journal(path)
+    again = Journal(place)
     state = await again.session_state(session, caller="ann")
     assert (state.content, state.version) == ({"上次": "请假"}, 1)
     run = await again.create(RunRequest(goal="go on", session_id=session, caller="ann"))
@@ -25,8 +22,8 @@ async def test_a_session_has_a_state_before_it_has_a_run(tmp_path: Path) -> None
     await again.aclose()
 
 
-async def test_a_state_that_was_made_of_an_older_one_is_not_kept() -> None:
-    journal = Journal()
+async def test_a_state_that_was_made_of_an_older_one_is_not_kept(place: str) -> None:
+    journal = Journal(place)
     session = await journal.begin_session()
     assert await journal.save_session_state(session, {"n": 1}, version=0)
     assert not await journal.save_session_state(session, {"n": 2}, version=0)
@@ -34,8 +31,8 @@ async def test_a_state_that_was_made_of_an_older_one_is_not_kept() -> None:
     await journal.aclose()
 
 
-async def test_a_session_is_its_callers_alone() -> None:
-    journal = Journal()
+async def test_a_session_is_its_callers_alone(place: str) -> None:
+    journal = Journal(place)
     session = await journal.begin_session(caller="ann")
     for caller in ("", "bob"):
         with pytest.raises(NotFoundError):

@@ -42,9 +42,10 @@ CONVERSATION: list[Message] = [
 ]
 
 
-@pytest.fixture(params=["in_memory", "sqlite", "journal"])
+@pytest.fixture(params=["in_memory", "sqlite", "journal", "postgres"])
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
-    journal = Journal(tmp_path / "runs.db")
+    is_shared = request.param == "postgres"
+    journal = Journal(request.getfixturevalue("postgres_place") if is_shared else tmp_path / "runs.db")
     match request.param:
         case "in_memory":
             memory = plugins.create("memory", "in_memory")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.errors import IndexDamagedError, LoomError
-from loom_core.knowledge.indexes.engines.damage import damage_boundary, first_line
+from loom_core.errors import IndexDamagedError, LoomError, first_line
+from loom_core.knowledge.indexes.engines.damage import damage_boundary
 
 
 def test_an_engines_error_becomes_damage_with_its_first_line() -> None:

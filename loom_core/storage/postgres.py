@@ -1,0 +1,557 @@
+"""PostgreSQL databases: a pool of connections with deadlines, and a `SQLDatabase` in a schema of its own.
+
+The client is psycopg 3 (the extra `postgres`). Nothing here needs a session of the server to last longer than
+a transaction, so that PgBouncer may stand in between in its transaction mode.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache, partial
+from hashlib import sha256
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from loom_core.errors import ConfigError, InvalidInputError, StoreError, first_line
+from loom_core.installation import how_to_install
+from loom_core.keys import find_key, read_password
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    import psycopg
+    from psycopg.abc import Params
+    from pydantic import SecretStr
+
+    from loom_core.errors import LoomError
+    from loom_core.storage.sql import SQLConnection
+
+    _Connection = psycopg.Connection[tuple[Any, ...]]
+
+__all__ = [
+    "POSTGRES_ADVICE",
+    "POSTGRES_SCHEMES",
+    "SECRET_VARIABLE",
+    "WHERE_PASSWORDS_ARE",
+    "PostgresDatabase",
+    "PostgresPool",
+    "check_holds_no_password",
+    "import_psycopg",
+    "is_lost",
+    "read_postgres_url",
+]
+
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+"""Beginnings of the address of a database."""
+
+POSTGRES_ADVICE: Mapping[str, str] = {
+    "25006": "Use the address of the primary; or free space on the server, if its disk is full.",
+    "3D000": "Create the database, or check its name in the address.",
+    "53100": "Free space on the server; what it has missed is written then.",
+    "53300": "Raise max_connections or the role's limit on the server, or put PgBouncer before it.",
+    "55P03": "Another session locks the table: wait for it, or end it.",
+    "57014": "The server is too slow or overloaded: look at its load.",
+    "57P03": "It is starting or stopping: wait a moment.",
+}
+"""Advice by SQLSTATE."""
+
+_CONNECT = {
+    "connect_timeout": "5",
+    "keepalives_idle": "30",  # or a firewall forgets an idle connection, and the next statement hangs
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "fallback_application_name": "loom",
+}
+_PASSWORDS = frozenset({"password", "sslpassword"})
+# SQLSTATE by what the server says when it refuses a connection.
+_CONNECT_FAILURES = {
+    "3D000": r"database .* does not exist",
+    "53300": r"too many clients|too many connections|connection slots are reserved",
+    "57P03": r"the database system is ",
+    "28000": r"authentication|no password supplied|pg_hba\.conf|role .* (does not exist|is not permitted)",
+}
+
+
+def import_psycopg(extra: str) -> None:
+    """Import the client.
+
+    Raises:
+        ConfigError: it is not installed; the advice names the extra of Loom that brings it.
+    """
+    try:
+        import_module("psycopg")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "PostgreSQL needs the package psycopg, which is not installed.",
+            advice=how_to_install(f"loom-mcp-core[{extra}]"),
+        ) from error
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether an error says that the connection has ended: by itself, with the server, or by a pooler."""
+    import psycopg
+
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return error.sqlstate.startswith(("08", "57P"))
+
+
+def check_holds_no_password(url: str, *, secret: str) -> None:
+    """Check the address of a database, before anyone sees it.
+
+    Raises:
+        ConfigError: it holds a password; `secret` says where that belongs.
+    """
+    with suppress(ValueError):  # no URL, which `read_postgres_url` says
+        parts = urlsplit(url)
+        if parts.password is not None or not dict(parse_qsl(parts.query)).keys().isdisjoint(_PASSWORDS):
+            raise ConfigError(
+                "The address of a PostgreSQL database must not hold a password.",
+                advice=f"Put it elsewhere: {secret}.",
+            )
+
+
+def read_postgres_url(url: str, *, secret: str, example: str) -> tuple[dict[str, str], str]:
+    """Return the parameters of libpq in a URL, and the schema that it names, or an empty text.
+
+    Args:
+        url: `postgresql://user@host:5432/database`; `?schema=` and parameters of libpq may follow.
+        secret: where the password belongs, for people.
+        example: a right setting, for people.
+
+    Raises:
+        ConfigError: it is not a URL of PostgreSQL, or it holds a password.
+    """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    check_holds_no_password(url, secret=secret)
+    try:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        schema = query.pop("schema", "")
+        if not url.startswith(POSTGRES_SCHEMES):
+            raise ValueError("it does not begin with postgresql://")
+        if not parts.hostname:
+            raise ValueError("it names no host")
+        found = conninfo_to_dict(parts._replace(query=urlencode(query, quote_via=quote)).geturl())
+        parameters = {name: str(value) for name, value in found.items()}
+        if not re.fullmatch(r"[\d,]*", parameters.get("port", "")):
+            raise ValueError("its port is not a number")
+    except (ValueError, psycopg.Error) as error:
+        raise ConfigError(
+            f"{url!r} is not the address of a PostgreSQL database: {first_line(error)}.",
+            advice=f"Write it as {example}; ?schema= and parameters of libpq such as sslmode may follow.",
+        ) from error
+    return parameters, schema
+
+
+class PostgresPool:
+    """Pool of connections to one database; each use of one has a deadline.
+
+    Args:
+        parameters: of libpq, from `read_postgres_url`.
+        secret: the password; without one, libpq looks for PGPASSWORD and the password file.
+        size: maximum number of connections at a time.
+        unavailable: makes the error for a server that cannot be asked now, from a reason and a SQLSTATE.
+
+    Attributes:
+        address: of the database, for people, without user and password.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, str],
+        *,
+        secret: SecretStr | None,
+        size: int,
+        unavailable: Callable[[str, str], LoomError],
+    ) -> None:
+        password = {} if secret is None else {"password": secret.get_secret_value()}
+        self._parameters = {**_CONNECT, **parameters, **password}
+        self.address = f"{parameters['host']}:{parameters.get('port', 5432)}/{parameters.get('dbname', '')}"
+        self._unavailable = unavailable
+        self._size = size
+        self._idle: list[_Connection] = []
+        self._free = threading.BoundedSemaphore(size)
+        self._is_closed = False
+
+    @contextmanager
+    def reserve(self, seconds: float) -> Generator[None]:
+        """Reserve the right to one connection in the block.
+
+        Raises:
+            LoomError: none is free within this time; as `unavailable` makes it.
+        """
+        if not self._free.acquire(timeout=seconds):
+            raise self._unavailable(f"all {self._size} connections of this process are in use", "")
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    @contextmanager
+    def lease(self, seconds: float) -> Generator[_Connection]:
+        """Yield an idle or a new connection, which is closed if the block raises. `reserve` comes first.
+
+        Args:
+            seconds: after this time the connection is cut: psycopg waits for a server that hangs as long as
+                that hangs.
+
+        Raises:
+            LoomError: the server cannot be asked, or took too long; as `unavailable` makes it.
+        """
+        connection = self._take() or self._connect()
+        is_usable = False
+        try:
+            with self._limit_time(connection, seconds):
+                yield connection
+            is_usable = not self._is_closed
+        finally:
+            self._idle.append(connection) if is_usable else connection.close()
+
+    def close(self) -> None:
+        """Close the connections; one that is in use is closed after that."""
+        self._is_closed = True
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close the idle connections, as a server that was restarted has lost them all."""
+        while (connection := self._take()) is not None:
+            connection.close()
+
+    def _take(self) -> _Connection | None:
+        with suppress(IndexError):  # another thread may have taken the last one
+            return self._idle.pop()
+        return None
+
+    def _connect(self) -> _Connection:
+        import psycopg
+        from psycopg.conninfo import make_conninfo
+
+        try:
+            return psycopg.connect(
+                make_conninfo(**self._parameters),
+                autocommit=True,
+                prepare_threshold=None,  # PgBouncer hands each transaction to another session
+            )
+        except psycopg.Error as error:
+            # libpq keeps the SQLSTATE of a failure to connect to itself.
+            text = first_line(error)
+            state = next((state for state, words in _CONNECT_FAILURES.items() if re.search(words, text)), "")
+            raise self._unavailable(text, state) from error
+
+    @contextmanager
+    def _limit_time(self, connection: _Connection, seconds: float) -> Generator[None]:
+        import psycopg
+
+        has_expired = threading.Event()
+        with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as wire:
+
+            def cut() -> None:
+                has_expired.set()
+                with suppress(OSError):
+                    wire.shutdown(socket.SHUT_RDWR)
+
+            timer = threading.Timer(seconds, cut)
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            except psycopg.Error as error:
+                if has_expired.is_set():
+                    raise self._unavailable(f"it has not answered within {seconds:g} s", "57014") from error
+                raise
+            finally:
+                timer.cancel()
+
+
+SECRET_VARIABLE = "LOOM_DATABASE_SECRET"
+"""Variable, or entry of the keyring, with the password of Loom's database."""
+
+WHERE_PASSWORDS_ARE = (
+    f"{SECRET_VARIABLE} in the environment or the keyring, or a place of libpq (PGPASSWORD, .pgpass)"
+)
+"""Where a password belongs, for people."""
+
+_OLDEST = 14
+_SIZE = 8
+_SECONDS = 30.0  # of a transaction
+_MIGRATION_SECONDS = 3600.0
+_LOCK_SECONDS = 20.0  # for the turns of other writers
+_VERSION = "SELECT version FROM format"
+_WRITE, _READ = "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# Of the column types that SQLite's scripts name, and of how they make keys.
+_TYPES = (
+    (r"INTEGER PRIMARY KEY AUTOINCREMENT", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
+    (r"INTEGER\b", "BIGINT"),
+    (r"REAL\b", "DOUBLE PRECISION"),
+    (r"BLOB\b", "BYTEA"),
+    (r"TEXT\b", 'TEXT COLLATE "C"'),
+    (r"\) WITHOUT ROWID", ")"),
+)
+
+
+class PostgresDatabase:
+    """A schema of a PostgreSQL database, with the methods of `SQLDatabase`.
+
+    Writing transactions of all processes take turns, as in SQLite: they hold an advisory lock of the schema.
+
+    Args:
+        url: see `read_postgres_url`; `?schema=` is the beginning of the schema's name, by default `loom`.
+        name: the rest of it, such as `agent`.
+        schema: one SQL script per version, as for `Database`.
+        more: scripts for PostgreSQL alone, by the version before which they run, from 0.
+        secret: the password; without one, LOOM_DATABASE_SECRET is used, from the environment or the keyring,
+            else libpq looks for PGPASSWORD and the password file.
+
+    Raises:
+        ConfigError: the URL is wrong, or psycopg is not installed.
+        StoreError: the server cannot be asked, is too old, refuses the role, or a newer Loom has written it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        schema: Sequence[str],
+        more: Mapping[int, Sequence[str]],
+        secret: SecretStr | None = None,
+    ) -> None:
+        import_psycopg("postgres")
+        parameters, prefix = read_postgres_url(
+            url,
+            secret=WHERE_PASSWORDS_ARE,
+            example="postgresql://user@host:5432/database",
+        )
+        self._schema = f"{prefix or 'loom'}_{name}"
+        self._scripts, self._more = schema, more
+        secret = secret or read_password(SECRET_VARIABLE) or find_key(SECRET_VARIABLE)
+        self._pool = PostgresPool(parameters, secret=secret, size=_SIZE, unavailable=self._error)
+        self._local = threading.local()
+        self._migrate()
+
+    @property
+    def address(self) -> str:
+        """Address of the database, for people, without user and password."""
+        return self._pool.address
+
+    @contextmanager
+    def snapshot(self) -> Generator[SQLConnection]:
+        """See `SQLDatabase.snapshot`. Inside a `write` of the same thread it is that transaction."""
+        if (current := self._current()) is not None:
+            yield current
+            return
+        with self._begin(_READ) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, *, durable: bool = True, takes_turn: bool = True) -> Generator[SQLConnection]:
+        """See `SQLDatabase.write`; every commit survives a power failure of the server.
+
+        Args:
+            durable: without effect.
+            takes_turn: whether to wait for the other writers; if not, it runs next to theirs.
+        """
+        if (current := self._current()) is not None:
+            yield current
+            return
+        with self._begin(_WRITE, takes_turn=takes_turn, is_migrated=True) as connection:
+            yield connection
+
+    def hold_connection(self) -> AbstractContextManager[object]:
+        """See `SQLDatabase.hold_connection`: it is of no use here."""
+        return nullcontext()
+
+    def change_mark(self) -> object:
+        """See `SQLDatabase.change_mark`: the transactions of the server that have ended."""
+        with self.snapshot() as connection:
+            return connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    def _current(self) -> SQLConnection | None:
+        return getattr(self._local, "current", None)
+
+    @contextmanager
+    def _begin(
+        self,
+        begin: str,
+        *,
+        takes_turn: bool = False,
+        is_migrated: bool = False,
+        seconds: float = _SECONDS,
+    ) -> Generator[SQLConnection]:
+        """Run a transaction; a lost connection is replaced as long as nothing has been done."""
+        import psycopg
+
+        with self._pool.reserve(seconds):
+            for is_last in (False, True):
+                has_begun = False
+                try:
+                    with self._pool.lease(seconds) as connection:
+                        with connection.pipeline():  # one round trip
+                            connection.execute(begin.encode())
+                            self._set_up(connection, seconds, takes_turn=takes_turn)
+                            version = connection.execute(_VERSION) if is_migrated else None
+                        has_begun = True
+                        self._local.current = _Statements(connection)
+                        try:
+                            if version is not None:
+                                self._check_version(version.fetchone())
+                            yield self._local.current
+                            connection.execute("COMMIT")
+                        except BaseException:
+                            if not connection.closed:
+                                with suppress(psycopg.Error):
+                                    connection.execute("ROLLBACK")
+                            raise
+                        finally:
+                            self._local.current = None
+                    return
+                except psycopg.Error as error:
+                    if has_begun or is_last or not is_lost(error):
+                        raise self._translate(error) from error
+                self._pool.close_idle()
+
+    def _set_up(self, connection: _Connection, seconds: float, *, takes_turn: bool) -> None:
+        settings = {
+            "search_path": self._schema,
+            "statement_timeout": f"{seconds * 900:.0f}",  # earlier than ours, so that the server stops, too
+            "lock_timeout": f"{min(_LOCK_SECONDS, seconds) * 1000:.0f}",
+        }
+        named = [text for setting in settings.items() for text in setting]
+        set_all = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(settings))
+        connection.execute(set_all.encode(), named)
+        if takes_turn:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [self._turn])
+
+    @property
+    def _turn(self) -> int:
+        """The number of the advisory lock of this schema."""
+        return int.from_bytes(sha256(f"loom:{self._schema}".encode()).digest()[:8], signed=True)
+
+    def _migrate(self) -> None:
+        with self._begin(_WRITE, takes_turn=True, seconds=_MIGRATION_SECONDS) as db:
+            (number,) = db.execute("SELECT current_setting('server_version_num')::int").fetchone()
+            if number < _OLDEST * 10_000:
+                raise self._error(f"it is version {number // 10_000}, and {_OLDEST} is needed", "")
+            # Roles may lack the right to make a schema that an administrator has made for them.
+            if db.execute("SELECT to_regnamespace(?)::text", (self._schema,)).fetchone()[0] is None:
+                db.execute(f'CREATE SCHEMA "{self._schema}"')
+            db.execute("CREATE TABLE IF NOT EXISTS format (version BIGINT NOT NULL)")
+            (version,) = db.execute(f"SELECT COALESCE(({_VERSION}), 0)").fetchone()
+            known = len(self._scripts)
+            if version > known:
+                raise StoreError(
+                    f"The schema {self._schema} at {self.address} was written by a newer Loom "
+                    f"(format {version}, this one knows {known}).",
+                    advice="Upgrade this installation; nothing was changed.",
+                )
+            for at in range(version, known):
+                scripts = [*self._more.get(at, ()), _translate_script(self._scripts[at])]
+                for statement in _statements(scripts):
+                    db.execute(statement)
+            if version != known:
+                db.execute("DELETE FROM format")
+                db.execute("INSERT INTO format VALUES (?)", (known,))
+
+    def _check_version(self, row: tuple[Any, ...] | None) -> None:
+        if row is None or row[0] != len(self._scripts):
+            raise StoreError(
+                f"The schema {self._schema} at {self.address} was migrated by a newer Loom while it was open "
+                "here.",
+                advice="Restart this program with the newer version; nothing was changed.",
+            )
+
+    def _error(self, reason: str, state: str) -> LoomError:
+        if state[:2] in {"22", "23", "42"} and state != "42501":  # data, constraints, syntax
+            return StoreError(
+                f"PostgreSQL at {self.address} has refused a statement: {reason}.",
+                advice="Run the command again with --debug for details; nothing was changed.",
+            )
+        if state in {"28000", "28P01"}:
+            advice = f"Check user and password: {WHERE_PASSWORDS_ARE}."
+        elif state == "42501":
+            advice = (
+                f"Let an administrator grant the role CREATE on the database, or make the schema "
+                f"{self._schema} for it."
+            )
+        else:
+            advice = POSTGRES_ADVICE.get(state, "Start it, or check its address.")
+        return StoreError(
+            f"PostgreSQL at {self.address} cannot be asked: {reason}.",
+            advice=f"{advice} Everything acknowledged so far is safe.",
+        )
+
+    def _translate(self, error: psycopg.Error) -> LoomError:
+        if "NUL (0x00)" in str(error) or error.sqlstate in {"22021", "22P05"}:
+            return InvalidInputError(
+                "A text has the character U+0000, which PostgreSQL cannot store.", advice="Leave it out."
+            )
+        return self._error(first_line(error), error.sqlstate or "")
+
+
+def _statements(scripts: Sequence[str]) -> Iterator[str]:
+    for script in scripts:
+        yield from filter(str.strip, script.split(";\n"))
+
+
+def _translate_script(script: str) -> str:
+    for pattern, type_ in _TYPES:
+        script = re.sub(pattern, type_, script)
+    return script
+
+
+@lru_cache(maxsize=512)
+def _translate_marks(sql: str) -> bytes:
+    return sql.replace("%", "%%").replace("?", "%s").encode()
+
+
+class _Row:
+    """A row as `SQLRow` has it."""
+
+    __slots__ = ("_names", "_values")
+
+    def __init__(self, names: Mapping[str, int], values: Sequence[Any]) -> None:
+        self._names = names
+        self._values = values
+
+    def __getitem__(self, key: str | int) -> Any:  # noqa: ANN401 - of a column of any type
+        return self._values[self._names[key] if isinstance(key, str) else key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+
+def _make_rows(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], _Row]:
+    names = {column.name: at for at, column in enumerate(cursor.description or ())}
+    return partial(_Row, names)
+
+
+class _Statements:
+    """A connection as `SQLConnection` has it."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+        self.total_changes = 0
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[_Row]:
+        cursor = self._connection.cursor(row_factory=_make_rows)
+        cursor.execute(_translate_marks(sql), parameters)
+        if not (cursor.statusmessage or "").startswith("SELECT"):
+            self.total_changes += max(0, cursor.rowcount)
+        return cursor
+
+    def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
+        cursor = self._connection.cursor()
+        cursor.executemany(_translate_marks(sql), cast("Sequence[Params]", parameters))
+        self.total_changes += max(0, cursor.rowcount)
