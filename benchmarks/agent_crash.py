@@ -1,6 +1,6 @@
 """Agents are killed at random moments: every run comes to its end, and nothing is done twice or lost.
 
-    python benchmarks/agent_crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER]
+    python benchmarks/agent_crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER] [--database URL]
 
 Processes that share one journal drive scripted runs of several turns, with calls side by side and one after
 the other, an agent as a tool, conversations that are shortened, and sessions that go on; another process
@@ -25,7 +25,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from killing import crash_run
+from killing import crash_run, journal_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +148,7 @@ class Findings:
         from loom_core.runs.journal import Journal
         from loom_core.runs.memory import SQLiteMemory
 
-        journal = Journal(path)
+        journal = Journal(journal_place(path))
         memory = SQLiteMemory(journal=journal)
         sessions: dict[str, list[Message]] = {}
         histories: list[Sequence[Message]] = []

@@ -19,6 +19,7 @@ import re
 from pathlib import Path
 
 import anyio
+from killing import journal_place
 from person import BY, Person, act
 
 from loom_core.agent.agent import Agent
@@ -123,7 +124,7 @@ def summary(request: ChatRequest) -> str:
 
 async def drive(path: Path, address: str) -> None:
     """Drive whatever no one drives."""
-    journal = Journal(path)
+    journal = Journal(journal_place(path))
     rules = [PermissionRule(action="ask", tool="sign"), PermissionRule(action="allow", tool="*")]
     tools, memory = World(address).tools, SQLiteMemory(journal=journal)
     helper = Agent(

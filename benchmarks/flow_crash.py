@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from killing import crash_run
+from killing import crash_run, journal_place
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -184,7 +184,7 @@ class Findings:
         """Compare all runs of a journal with what was counted."""
         from loom_core.runs.journal import Journal
 
-        journal = Journal(path)
+        journal = Journal(journal_place(path))
         for run in reversed(await journal.runs(limit=100_000)):
             self.counts[run.status] += 1
             self._check(run, await journal.events(run.id, limit=100_000))

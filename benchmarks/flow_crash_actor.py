@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from killing import journal_place
 from person import BY, Person, act
 
 from loom_core.flow.config import LoadedFlows, parse_flow_file
@@ -87,7 +88,7 @@ def flows(port: int) -> LoadedFlows:
 
 async def drive(path: Path, port: str) -> None:
     """Drive whatever no one drives."""
-    journal, loaded = Journal(path), flows(int(port))
+    journal, loaded = Journal(journal_place(path)), flows(int(port))
     async with EndpointCaller(loaded.file) as caller:
         executor = FlowExecutor(
             loaded, journal=journal, caller=caller, tools=ConfigToolLoader(loaded.file, caller).load()

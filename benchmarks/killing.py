@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -16,9 +18,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-__all__ = ["Actors", "JournalFile", "crash_run", "kill_often"]
+if TYPE_CHECKING:
+    from loom_core.runs.journal import PostgresPlace
+
+__all__ = ["Actors", "JournalRows", "crash_run", "journal_place", "kill_often"]
+
+_LEASE_SECONDS = 3.0
+_DATABASE = "LOOM_DATABASE"
 
 _END_SECONDS = 300
 _OPEN = "('working', 'input_required', 'paused')"
@@ -78,8 +86,21 @@ class Actors:
         process.communicate()
 
 
-class JournalFile:
-    """The journal as it is in the file.
+def journal_place(path: Path) -> Path | PostgresPlace:
+    """Return where the journal is: that file, or in LOOM_DATABASE a schema named as its folder."""
+    if not os.environ.get(_DATABASE):
+        return path
+    from loom_core.runs.journal import PostgresPlace
+
+    return PostgresPlace(
+        os.environ[_DATABASE],
+        name=re.sub(r"[^a-z0-9]", "_", path.parent.name.lower()),
+        lease_seconds=_LEASE_SECONDS,
+    )
+
+
+class JournalRows:
+    """The journal as it is in the file, or in the database.
 
     Attributes:
         under_way: how many runs were, by their status, at all looks together.
@@ -94,19 +115,16 @@ class JournalFile:
 
     def look(self) -> None:
         """See what is under way, and that nothing that was there before has gone."""
-        if not self._path.exists():
+        place = journal_place(self._path)
+        if not place.exists():
             return
-        with closing(self._open()) as db:
-            rows = db.execute("SELECT key, status FROM runs").fetchall()
-            for key, status in rows:
-                if status in {"working", "input_required", "paused"}:
-                    self.under_way[status] += 1
-                last = db.execute(
-                    "SELECT MAX(key) FROM events WHERE key BETWEEN ? AND ?", (key << 32, key + 1 << 32)
-                ).fetchone()[0]
-                if (last or 0) < self._seen.get(key, 0):
-                    self.lost.append(f"run {key} has fewer events than before")
-                self._seen[key] = last or 0
+        last = "SELECT MAX(key) FROM events WHERE key BETWEEN runs.key << 32 AND (runs.key + 1) << 32"
+        for key, status, seen in self._read(f"SELECT key, status, ({last}) FROM runs"):
+            if status in {"working", "input_required", "paused"}:
+                self.under_way[status] += 1
+            if (seen or 0) < self._seen.get(key, 0):
+                self.lost.append(f"run {key} has fewer events than before")
+            self._seen[key] = seen or 0
 
     def open_runs(self, *, failed: bool = False) -> int:
         """How many runs are not at their end, or have an order to obey.
@@ -115,18 +133,25 @@ class JournalFile:
             failed: whether those that have failed count, as someone will have them go on.
         """
         more = " OR status = 'failed'" if failed else ""
-        with closing(self._open()) as db:
-            return db.execute(
-                f"SELECT COUNT(*) FROM runs WHERE status IN {_OPEN} OR key IN (SELECT run FROM orders){more}"
-            ).fetchone()[0]
+        open_ = f"status IN {_OPEN} OR key IN (SELECT run FROM orders){more}"
+        return self._read(f"SELECT COUNT(*) FROM runs WHERE {open_}")[0][0]
 
-    def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True, timeout=30)
+    def _read(self, sql: str) -> list[Any]:
+        place = journal_place(self._path)
+        if isinstance(place, Path):
+            with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True, timeout=30)) as db:
+                return db.execute(sql).fetchall()
+        import psycopg
+
+        password = os.environ.get("LOOM_DATABASE_SECRET")
+        with psycopg.connect(place.url, password=password, autocommit=True) as connection:
+            connection.execute(f'SET search_path = "loom_{place.name}"'.encode())
+            return connection.execute(sql.encode()).fetchall()
 
 
 def kill_often(
     actors: Actors,
-    journal: JournalFile,
+    journal: JournalRows,
     path: Path,
     *,
     kills: int,
@@ -141,7 +166,7 @@ def kill_often(
         path: the journal.
         kills: how often.
         effects: how many there have been, for who looks on.
-        failed: as for `JournalFile.open_runs`.
+        failed: as for `JournalRows.open_runs`.
 
     Returns:
         How many seconds it took.
@@ -216,18 +241,21 @@ def crash_run(
         name: of the folder.
         effects: counts what is done; is given the folder.
         findings: compares runs with that.
-        failed: as for `JournalFile.open_runs`.
+        failed: as for `JournalRows.open_runs`.
     """
     arguments = argparse.ArgumentParser(description=description)
     arguments.add_argument("--kills", type=int, default=200)
     arguments.add_argument("--processes", type=int, default=1, help="that drive runs")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
+    arguments.add_argument("--database", metavar="URL", help="PostgreSQL for the journal, in place of a file")
     args = arguments.parse_args()
+    if args.database:
+        os.environ[_DATABASE] = args.database
     base: Path = args.keep or Path(tempfile.mkdtemp(prefix=f"{name}-"))
     base.mkdir(parents=True, exist_ok=True)
     path = base.resolve() / "runs.db"
-    counted, journal = effects(base), JournalFile(path)
+    counted, journal = effects(base), JournalRows(path)
     actors = Actors(actor, path, drivers=args.processes, shared=counted.shared, seed=args.seed)
     took = kill_often(actors, journal, path, kills=args.kills, effects=counted.total, failed=failed)
     found = findings(counted)

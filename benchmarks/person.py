@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
+from killing import journal_place
 
 from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import Abort, Command, Pause, Resume
@@ -34,7 +35,7 @@ class Person(ABC):
     resumes = 0.05  # how probable it is that a look has an aborted run go on
 
     def __init__(self, path: Path, seed: int) -> None:
-        self._journal = Journal(path)
+        self._journal = Journal(journal_place(path))
         self._stop = path.with_name(f"{path.name}.stop")
         self._dice = random.Random(seed)
 

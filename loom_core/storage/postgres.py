@@ -331,6 +331,11 @@ class PostgresDatabase:
             example="postgresql://user@host:5432/database",
         )
         self._schema = f"{prefix or 'loom'}_{name}"
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self._schema):
+            raise ConfigError(
+                f"{self._schema!r} cannot be the name of a schema.",
+                advice="Use up to 50 lower-case letters, digits and _ after ?schema=, a letter first.",
+            )
         self._scripts, self._more = schema, more
         secret = secret or read_password(SECRET_VARIABLE) or find_key(SECRET_VARIABLE)
         self._pool = PostgresPool(parameters, secret=secret, size=_SIZE, unavailable=self._error)

@@ -43,7 +43,7 @@ class DriverRegistry(ABC):
     """Registry of the drivers of one journal: the processes that execute its runs, including this one.
 
     Attributes:
-        own: id of this driver; empty before `enter`, and once it counts as dead for others.
+        own: id of this driver; empty before it is registered, and once it counts as dead for others.
         title: this process, for people.
     """
 
@@ -53,15 +53,15 @@ class DriverRegistry(ABC):
 
     @abstractmethod
     def enter(self) -> None:
-        """Choose an id, unless this driver has one. Blocks.
+        """Prepare to show others that this driver is alive. Blocks; idempotent.
 
         Raises:
-            StoreError: others cannot be shown that this driver is alive.
+            StoreError: that is not possible.
         """
 
     @abstractmethod
     def register(self, db: SQLConnection) -> None:
-        """Register this driver, which has an id; part of a transaction."""
+        """Register this driver, after `enter`; part of a transaction."""
 
     @abstractmethod
     def is_alive(self, db: SQLConnection, driver: str) -> bool:
@@ -200,14 +200,14 @@ class LeasingDrivers(DriverRegistry):
         self._thread: threading.Thread | None = None
 
     def enter(self) -> None:
-        """See `DriverRegistry.enter`: `register` begins the lease."""
-        if not self.own:
-            self.own = secrets.token_hex(8)
+        """See `DriverRegistry.enter`: nothing is needed."""
 
     def register(self, db: SQLConnection) -> None:
         """See `DriverRegistry.register`: begins the lease, which a thread renews."""
+        own = self.own or secrets.token_hex(8)
         sql = f"INSERT INTO drivers (id, title, expires) VALUES (?, ?, {_NOW} + ?) ON CONFLICT DO NOTHING"
-        db.execute(sql, (self.own, self.title, self._seconds))
+        db.execute(sql, (own, self.title, self._seconds))
+        self.own = own
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew, name="loom-journal-lease", daemon=True)
             self._thread.start()
@@ -230,6 +230,7 @@ class LeasingDrivers(DriverRegistry):
         self.own = ""
 
     def _renew(self) -> None:
+        failure = ""
         while not self._stopping.wait(self._seconds / _RENEWALS):
             own = self.own
             if not own:
@@ -240,8 +241,11 @@ class LeasingDrivers(DriverRegistry):
                     sql = f"UPDATE drivers SET expires = {_NOW} + ? WHERE id = ?"
                     renewed = db.execute(sql, (self._seconds, own)).rowcount
             except LoomError as error:
-                _log.warning("The lease of this process in the journal is not renewed: %s", error)
+                if failure != str(error):  # it is retried many times
+                    _log.warning("The lease of this process in the journal is not renewed: %s", error)
+                failure = str(error)
                 continue
+            failure = ""
             if not renewed:
                 self.own = ""
                 _log.warning(

@@ -179,6 +179,7 @@ def test_a_connection_that_ends_in_the_middle_undoes_all(server: PostgresServer,
         ("postgresql:///db", "names no host.*postgresql://user@host"),
         ("mysql://host/db", "does not begin with postgresql://"),
         ("postgresql://host:eins/db", "not the address"),
+        ("postgresql://host/db?schema=Team%22x", "cannot be the name of a schema.*lower-case"),
     ],
 )
 def test_what_is_no_address_is_refused_and_shows_no_password(url: str, message: str) -> None:
