@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.rag.requests import DocumentsRequest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
 
-__all__ = ["Run", "ask", "fill", "percentile"]
+__all__ = ["Run", "ask", "ask_one", "fill", "percentile"]
 
 _DEPTH = 60  # passages asked for, so that there are ten documents among them
 _WARM_UP = 5  # questions before the clock runs: what is loaded at the first question is loaded
@@ -73,14 +73,30 @@ async def ask(
 ) -> Run:
     """Ask questions one after the other; a document counts at the place of its best passage."""
     for question in questions[:_WARM_UP]:
-        await knowledge_base.search(question.text, limit=limit, strategy=strategy, options=options)
+        await ask_one(knowledge_base, question, Run(), strategy=strategy, options=options, limit=limit)
     run = Run()
     for question in questions:
-        answer = await knowledge_base.search(question.text, limit=limit, strategy=strategy, options=options)
-        run.rankings.append(list(dict.fromkeys(item.source for item in answer.items)))
-        run.retrieve_ms.append(answer.retrieve_ms)
-        run.embed_ms.append(answer.embed_ms)
+        await ask_one(knowledge_base, question, run, strategy=strategy, options=options, limit=limit)
     return run
+
+
+async def ask_one(
+    knowledge_base: GraphRAGKnowledgeBase,
+    question: Question,
+    run: Run,
+    *,
+    filters: dict[str, Any] | None = None,
+    strategy: Strategy | None = None,
+    options: SearchOptions | None = None,
+    limit: int = _DEPTH,
+) -> None:
+    """Ask a question, and add the answer to a run."""
+    answer = await knowledge_base.search(
+        question.text, limit=limit, strategy=strategy, filters=filters, options=options
+    )
+    run.rankings.append(list(dict.fromkeys(item.source for item in answer.items)))
+    run.retrieve_ms.append(answer.retrieve_ms)
+    run.embed_ms.append(answer.embed_ms)
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

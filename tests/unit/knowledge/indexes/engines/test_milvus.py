@@ -40,7 +40,7 @@ class TestMilvus(VectorIndexContract):
     @pytest.fixture(autouse=True)
     def _address(self, request: pytest.FixtureRequest) -> None:
         if url := os.environ.get("LOOM_TEST_MILVUS_URL"):
-            type(self).url = url
+            type(self).url = f"milvus+{url}"
             secret = os.environ.get("LOOM_TEST_MILVUS_SECRET")
             type(self).secret = SecretStr(secret) if secret else None
         else:
