@@ -11,6 +11,7 @@ from loom_core.errors import ConfigError
 from loom_core.keys import check_reference
 from loom_core.knowledge.indexes.engines.servers import ServerUse
 from loom_core.knowledge.sources.remote.json_path import PathSetting
+from loom_core.knowledge.sources.remote.result_mapping import PassagePaths
 
 __all__ = ["ENGINES", "SOURCE_USE", "CollectionConfig", "CollectionFields", "Engine", "SearchBody"]
 
@@ -22,19 +23,12 @@ ENGINES: tuple[Engine, ...] = get_args(Engine)
 SOURCE_USE = ServerUse("`secret` of the source, as env:NAME or keyring:NAME", is_index=False)
 
 
-class CollectionFields(BaseModel):
+class CollectionFields(PassagePaths):
     """Names of a collection's fields, or their paths: `metadata.title`; see `JsonPath`.
 
     Those that are left out are found by the usual names, and in the layouts of LangChain and LlamaIndex.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    text: PathSetting = Field(default="", description="Text of a passage.")
-    id: PathSetting = Field(default="", description="Id of a passage; by default the engine's own.")
-    title: PathSetting = Field(default="", description="Title of its document.")
-    url: PathSetting = Field(default="", description="Address of its document.")
-    metadata: PathSetting = Field(default="", description="An object with further fields.")
     vector: PathSetting = Field(default="", description="Name of the vector, if there are several.")
 
 

@@ -16,7 +16,7 @@ from loom_core.knowledge.sources.remote.json_path import JsonPath, PathSetting
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue as Json
 
-__all__ = ["TEXTS", "ResultMapping", "read_item", "read_items", "read_row"]
+__all__ = ["TEXTS", "PassagePaths", "ResultMapping", "read_item", "read_items", "read_row"]
 
 _LISTS = (
     "results", "items", "passages", "documents", "hits", "records", "matches", "chunks", "entries", "rows",
@@ -41,7 +41,19 @@ _MAX_KEPT = 4000  # characters of a field that is kept as metadata
 _MAX_FIELDS = 50
 
 
-class ResultMapping(BaseModel):
+class PassagePaths(BaseModel):
+    """Places of the parts of a passage in what a source gives: paths such as `meta.title`; see `JsonPath`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: PathSetting = Field(default="", description="Id of a passage; by default the source's own.")
+    text: PathSetting = Field(default="", description="Text of a passage.")
+    title: PathSetting = Field(default="", description="Title of its document.")
+    url: PathSetting = Field(default="", description="Address of its document.")
+    metadata: PathSetting = Field(default="", description="An object with further metadata.")
+
+
+class ResultMapping(PassagePaths):
     """Places of the fields in an answer: paths such as `data.items` or `/data/items`; see `JsonPath`.
 
     Empty settings are found by the usual names: the list under `results`, `items`, `data`, `documents`,
@@ -49,15 +61,8 @@ class ResultMapping(BaseModel):
     the like. All paths but `results` begin at a passage.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     results: PathSetting = Field(default="", description="The list of passages, or one passage.")
-    id: PathSetting = Field(default="", description="Id of a passage.")
-    text: PathSetting = Field(default="", description="Its text.")
-    title: PathSetting = Field(default="", description="Title of its document.")
-    url: PathSetting = Field(default="", description="Address of its document.")
     score: PathSetting = Field(default="", description="Relevance; higher is better, on any scale.")
-    metadata: PathSetting = Field(default="", description="An object with further metadata.")
 
 
 def read_items(
