@@ -30,6 +30,7 @@ __all__ = [
     "FLOW_STEP_SECONDS",
     "HTTP_CALLS",
     "HTTP_REFUSED",
+    "HTTP_RELAYED",
     "HTTP_SESSIONS",
     "HTTP_STREAMS",
     "INGESTED_CHUNKS",
@@ -329,6 +330,11 @@ HTTP_REFUSED = Metric(
     "counter",
     "Requests refused before they reached a tool.",
     ("reason",),
+)
+HTTP_RELAYED = Metric(
+    "loom_http_relayed_total",
+    "counter",
+    "Requests that were passed on to the node that holds their session or task.",
 )
 HTTP_SESSIONS = Metric("loom_http_sessions", "gauge", "Sessions of the handshake era.")
 HTTP_CALLS = Metric("loom_http_calls", "gauge", "Calls being answered for tokens.")

@@ -25,6 +25,7 @@ RefusalReason: TypeAlias = Literal[
     "streams",
     "sessions",
     "no_session",
+    "node",
     "body_size",
     "body_time",
     "head_time",

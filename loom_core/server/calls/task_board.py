@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from mcp.server.context import HandlerResult
     from mcp_types import ErrorData, InputRequest, InputResponse
 
-__all__ = ["Task", "TaskBoard", "TaskCall", "TaskLimits", "TaskStatus", "current_task_call"]
+__all__ = ["SEAL_KEY", "Task", "TaskBoard", "TaskCall", "TaskLimits", "TaskStatus", "current_task_call"]
+
+SEAL_KEY = "loom.seal"
+"""Key in the scope of an HTTP request: a function that makes the id of a task, where nodes share clients."""
 
 _CANCEL_SECONDS = 10.0  # that the work behind a cancelled task has to be called off
 
@@ -64,6 +67,7 @@ class TaskCall:
         self._board = board
         self._before = client_input_of(ctx)
         self._session = ctx.session
+        self.seal = _seal_of(ctx)
         self._settled = anyio.Event()
         self._scope = anyio.CancelScope()
         self._on_cancel: Callable[[], Awaitable[None]] | None = None
@@ -215,7 +219,7 @@ class TaskBoard:
                 "a call did not become a task: %d tasks of this caller, %d in total", mine, len(self._tasks)
             )
             return None
-        task = Task(secrets.token_urlsafe(24), owner, now, now, message=message)
+        task = Task(call.seal(secrets.token_urlsafe(24)), owner, now, now, message=message)
         self._tasks[task.id] = (task, call)
         return task
 
@@ -239,6 +243,11 @@ class TaskBoard:
         for id_, (task, _) in list(self._tasks.items()):
             if task.finished and now - task.updated > self._limits.keep:
                 del self._tasks[id_]
+
+
+def _seal_of(ctx: ServerRequestContext[Any, Any]) -> Callable[[str], str]:
+    """Return the function that makes the id of a task which the client of a call gets."""
+    return str if ctx.request is None else ctx.request.scope.get(SEAL_KEY, str)
 
 
 _current: ContextVar[TaskCall | None] = ContextVar("loom_task_call", default=None)

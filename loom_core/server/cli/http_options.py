@@ -36,6 +36,13 @@ def add_http_options(command: argparse.ArgumentParser) -> None:
         help="with --http: a further host name that clients or a proxy in front use",
     )
     command.add_argument(
+        "--node-url",
+        default="",
+        metavar="URL",
+        help="with --http, for several servers behind one load balancer: where the others reach this one,"
+        " such as http://10.0.0.5:8765; they need the same home or the same LOOM_STATE_KEYS",
+    )
+    command.add_argument(
         "--tokens", action="store_true", help="with --http: require a token made by `token create`"
     )
     command.add_argument(
@@ -79,6 +86,10 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
         ConfigError: the options cannot be combined.
     """
     if not args.http:
+        if args.node_url:
+            raise ConfigError(
+                "--node-url is for HTTP: over stdio there is no load balancer.", advice="Add --http."
+            )
         if args.tokens or args.issuer:
             raise ConfigError(
                 "--tokens and --issuer are for HTTP; over stdio there is one client, who started the server.",
@@ -90,7 +101,10 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
             "--public-url, --jwks-url and --typed-tokens have no effect without --issuer.",
             advice="Give --issuer.",
         )
+    from loom_core.server.serving.nodes import check_node_url
+
     return HttpSettings(
+        node_url=check_node_url(args.node_url) if args.node_url else "",
         host=args.host,
         port=args.port,
         allowed_hosts=tuple(args.allow_host),

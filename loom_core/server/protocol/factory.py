@@ -113,6 +113,7 @@ class LoomServer:
         protocol: the SDK's server, for transports and in-memory clients (`mcp.Client`).
         metrics: metrics of the server.
         audit: audit log of calls that may change something; None for none.
+        state_keys: returns the keys that several processes of this server share; none if it has none.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class LoomServer:
         self.protocol.middleware.append(AuthorizationMiddleware(self.tool_scope, self.metrics))
         self.protocol.middleware.append(LogContextMiddleware(lambda name: self.tool_scope(name) is not None))
         self.protocol.middleware.append(AuditMiddleware(audit, self.tool_scope))
+        self.state_keys: StateKeys = state_keys or tuple
         self.protocol.middleware.append(SealedState(name, state_keys))
         self._tasks = TasksExtension(self.protocol)
         self._changes = ChangeNotifier(self.protocol)

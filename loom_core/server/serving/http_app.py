@@ -21,6 +21,7 @@ from loom_core.server.middleware.audit import FINAL_WRITE_SECONDS, RefusalAudit
 from loom_core.server.middleware.tracing import HttpTraceMiddleware
 from loom_core.server.serving.http_middleware import HttpMiddleware, HttpPolicy, HttpState
 from loom_core.server.serving.limits import CallerLimits, SessionCount
+from loom_core.server.serving.nodes import Nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -61,6 +62,9 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
     server.metrics.watch(HTTP_CALLS, lambda: [((), shares.running("call"))])
     server.metrics.watch(HTTP_STREAMS, lambda: [((), shares.running("stream"))])
     security = _security(_hosts(settings))
+    nodes = None
+    if settings.node_url:
+        nodes = Nodes(settings.node_url, server=server.protocol.name, keys=server.state_keys)
     app = server.protocol.streamable_http_app(
         streamable_http_path=settings.path,
         max_request_body_size=settings.max_body_bytes,
@@ -82,9 +86,10 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         max_body_bytes=settings.max_body_bytes,
         body_seconds=settings.body_seconds,
         tool_scope=server.tool_scope,
+        nodes=nodes,
     )
     refusals = RefusalAudit(server.audit)
-    app.router.lifespan_context = _ending_with(app.router.lifespan_context, refusals)
+    app.router.lifespan_context = _ending_with(app.router.lifespan_context, refusals, nodes)
     app.add_middleware(AuthContextMiddleware)
     app.add_middleware(HttpTraceMiddleware)
     app.add_middleware(
@@ -100,9 +105,11 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
 
 
 def _ending_with(
-    lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]], refusals: RefusalAudit
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]],
+    refusals: RefusalAudit,
+    nodes: Nodes | None,
 ) -> Callable[[Starlette], AbstractAsyncContextManager[Any]]:
-    """Wrap a lifespan: at its end, write the counts of refused requests to the audit."""
+    """Wrap a lifespan: at its end, write the counts of refused requests, and leave the other nodes."""
 
     @asynccontextmanager
     async def ending(app: Starlette) -> AsyncGenerator[Any]:
@@ -112,6 +119,8 @@ def _ending_with(
             finally:
                 with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FINAL_WRITE_SECONDS):
                     await refusals.write_counts()
+                    if nodes is not None:
+                        await nodes.close()
 
     return ending
 
@@ -151,12 +160,13 @@ def _url(text: str) -> AnyHttpUrl:
 
 
 def _hosts(settings: HttpSettings) -> list[str]:
-    """Return the allowed `Host` names: this machine's, the configured ones, and the public one."""
+    """Return the allowed `Host` names: this machine's, the configured ones, the public one, the node's."""
     issuer = settings.auth.issuer if settings.auth else None
     public = urlsplit(issuer.resource).netloc if issuer else ""
     host = settings.host.strip("[]")
     bound = "" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
-    return [*_LOCAL_HOSTS, *settings.allowed_hosts, *filter(None, (public, bound))]
+    node = urlsplit(settings.node_url).netloc
+    return [*_LOCAL_HOSTS, *settings.allowed_hosts, *filter(None, (public, bound, node))]
 
 
 def _security(hosts: Iterable[str]) -> TransportSecuritySettings:

@@ -14,6 +14,7 @@ import json
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -21,12 +22,14 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from loom_core.observability.families import HTTP_REFUSED
+from loom_core.observability.families import HTTP_REFUSED, HTTP_RELAYED
 from loom_core.server.auth.caller import FULL_ACCESS, SCOPES
 from loom_core.server.auth.refusal import Refusal, RefusedError
+from loom_core.server.calls.task_board import SEAL_KEY
 from loom_core.server.middleware.authorization import CALLER_KEY, ToolScope, scope_of_request
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from loom_core.server.auth.caller import Caller
     from loom_core.server.middleware.audit import RefusalAudit
     from loom_core.server.serving.limits import CallerLimits, Kind, Limits, SessionCount
+    from loom_core.server.serving.nodes import Holder, Nodes
 
 __all__ = ["HttpMiddleware", "HttpPolicy", "HttpState", "build_protocol"]
 
@@ -69,6 +73,7 @@ class HttpPolicy:
         max_body_bytes: maximum size of a body.
         body_seconds: timeout for receiving a body.
         tool_scope: returns the scope that a tool needs.
+        nodes: this node of several behind a load balancer; None if it is the only one.
     """
 
     security: TransportSecuritySettings
@@ -80,6 +85,7 @@ class HttpPolicy:
     max_body_bytes: int
     body_seconds: float
     tool_scope: ToolScope
+    nodes: Nodes | None = None
 
 
 @dataclass(slots=True)
@@ -131,11 +137,12 @@ class HttpMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request, answer = Request(scope, receive), _Answer(send)
+        body, answer = _Body(receive), _Answer(send)
+        request = Request(scope, body.receive)
         try:
             await self._admit(request, answer)
         except RefusedError as error:
-            await _discard_body(receive)
+            await body.discard()
             await self._refuse(error.refusal, request, answer)
         except anyio.get_cancelled_exc_class():
             # uvicorn cancels requests that still run after its grace period, and no outer handler needs the
@@ -247,23 +254,59 @@ class HttpMiddleware:
     ) -> None:
         caller = credential.caller if credential else FULL_ACCESS
         request.scope[CALLER_KEY] = caller
-        session = self._session_of(request, caller)
+        app, session = self._app, ""
+        if elsewhere := self._find_node(request, answer):
+            app = partial(self._relay, elsewhere, body=body, answer=answer)
+        else:
+            session = self._session_of(request, caller)
         answer.on_start = lambda: self._count_session(request, session, answer, opened)
         self._sessions.begin_request(session)
         try:
             if credential is None:
-                await self._app(request.scope, _replay_body(body, request.receive), answer.send)
+                await app(request.scope, _replay_body(body, request.receive), answer.send)
                 return
             request.scope["user"] = _user(caller)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, credential, tasks.cancel_scope)
-                await self._app(request.scope, _replay_body(body, request.receive), answer.send)
+                await app(request.scope, _replay_body(body, request.receive), answer.send)
                 tasks.cancel_scope.cancel()
             if not answer.complete and not credential.holds():
                 text = "The token is no longer valid."
                 await self._break_off(Refusal(401, "expired_token", text, caller=caller), request, answer)
         finally:
             self._sessions.end_request(session)
+
+    def _find_node(self, request: Request, answer: _Answer) -> Holder | None:
+        """Return the other node that holds a request's session or task; None if it is served here.
+
+        Then the session's id is the inner one in the request, and the sealed one in the answer.
+        """
+        nodes = self._rules.nodes
+        if nodes is None:
+            return None
+        holder = nodes.holder(request)
+        if holder is not None and holder.url != nodes.url:
+            return holder
+        request.scope[SEAL_KEY] = answer.seal = nodes.seal
+        if holder is not None and _SESSION in request.headers:
+            sealed = request.headers[_SESSION]
+            # `request` made this list, so that all that look at the headers see the change.
+            MutableHeaders(raw=request.scope["headers"])[_SESSION] = holder.id
+            answer.seal = lambda id_: sealed if id_ == holder.id else nodes.seal(id_)
+        return None
+
+    async def _relay(
+        self, holder: Holder, scope: Scope, receive: Receive, send: Send, *, body: bytes, answer: _Answer
+    ) -> None:
+        """Serve a request by another node."""
+        nodes = self._rules.nodes
+        if nodes is None:
+            raise TypeError("there are no other nodes")
+        self._metrics.add(HTTP_RELAYED)
+        try:
+            await nodes.relay(holder, scope, receive, send, body=body)
+        except RefusedError as error:
+            await self._refuse(error.refusal, Request(scope), answer)
 
     def _session_of(self, request: Request, caller: Caller) -> str:
         """Return the session of a request; empty if it has none.
@@ -315,18 +358,33 @@ class HttpMiddleware:
         await self._refusals.note(refusal, source=place, request=f"{request.method} {path}")
 
 
-async def _discard_body(receive: Receive) -> None:
-    """Read the body of a refused request, within limits.
+class _Body:
+    """Wrapper of `receive` that knows whether the body of the request is complete.
 
-    A proxy may still be sending it; if the connection closes meanwhile, some of them (Caddy) drop the answer.
+    Args:
+        receive: the wrapped function.
     """
-    left = _DISCARDED
-    with anyio.move_on_after(_DISCARD_SECONDS):
-        while left > 0:
-            message = await receive()
-            if message["type"] != "http.request" or not message.get("more_body"):
-                return
-            left -= len(message.get("body", b""))
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_complete = False
+
+    async def receive(self) -> Message:
+        """Receive the next message."""
+        message = await self._receive()
+        self._is_complete = message["type"] != "http.request" or not message.get("more_body")
+        return message
+
+    async def discard(self) -> None:
+        """Read the rest of a refused request, within limits.
+
+        A proxy may still be sending it; if the connection closes meanwhile, some of them (Caddy) drop the
+        answer.
+        """
+        left = _DISCARDED
+        with anyio.move_on_after(_DISCARD_SECONDS):
+            while left > 0 and not self._is_complete:
+                left -= len((await self.receive()).get("body", b""))
 
 
 class _Answer:
@@ -339,6 +397,7 @@ class _Answer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.on_start: Callable[[], None] = lambda: None  # called before its first part is sent
+        self.seal: Callable[[str], str] | None = None  # makes the id of a session that the client gets
         self.status = 0
         self.session = ""
         self.streamed = False
@@ -351,6 +410,10 @@ class _Answer:
             self.session = headers.get(_SESSION.encode(), b"").decode("latin-1")
             self.streamed = b"content-length" not in headers
             self.on_start()
+            if self.seal and self.session:
+                sealed = MutableHeaders(raw=list(message["headers"]))
+                sealed[_SESSION] = self.seal(self.session)
+                message = {**message, "headers": sealed.raw}
         elif message["type"] == "http.response.body":
             self.complete = not message.get("more_body", False)
         await self._send(message)

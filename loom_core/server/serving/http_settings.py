@@ -22,6 +22,8 @@ class HttpSettings:
         host: address to listen on; one that is not loopback requires authentication.
         port: TCP port, or 0 for any free one.
         path: path of the MCP endpoint; `/healthz`, `/readyz` and `/metrics` are next to it.
+        node_url: address of this node for the others behind one load balancer, see `check_node_url`; empty if
+            there are no others.
         allowed_hosts: further allowed names in the `Host` header, such as that of a proxy.
         auth: authentication settings; None for no authentication.
         limits: limits of each authenticated caller.
@@ -38,6 +40,7 @@ class HttpSettings:
     host: str = "127.0.0.1"
     port: int = 8765
     path: str = "/mcp"
+    node_url: str = ""
     allowed_hosts: tuple[str, ...] = ()
     auth: AuthSettings | None = None
     limits: Limits = field(default_factory=Limits)

@@ -17,6 +17,7 @@ from mcp import Client, MCPError
 from loom_core.errors import ConfigError, StoreError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.serving.http import serve_http
+from loom_core.server.serving.http_app import http_app
 from loom_core.server.serving.http_settings import HttpSettings
 from tests.fixtures.serving import serving
 from tests.unit.server.sample import sample_server
@@ -129,6 +130,28 @@ async def test_the_name_of_a_proxy_can_be_allowed(sample):
 async def test_a_body_beyond_the_limit_is_refused(sample):
     async with serving(sample, HttpSettings(port=0, max_body_bytes=100)) as url:
         assert (await post(url)).status_code == 413
+
+
+async def test_a_refusal_after_the_whole_body_waits_for_nothing_more(sample):
+    told = []
+
+    async def receive():
+        assert not told, "the body is complete"
+        told.append(b"{}")
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message):
+        told.append(message.get("status"))
+
+    named = {"host": "127.0.0.1", "mcp-session-id": "gone", "mcp-protocol-version": "2025-11-25"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
+    }
+    await http_app(sample, HttpSettings())(scope, receive, send)
+    assert told == [b"{}", 404, None]
 
 
 async def test_the_path_can_be_chosen(sample):
