@@ -36,8 +36,7 @@ _RELAYED = b"loom-relayed"  # a request that another node has passed on
 _CLIENT = b"x-forwarded-for"
 _TASK_METHODS = "tasks/"
 _PURPOSE = "node"
-_CONNECT_SECONDS = 5.0
-_SEND_SECONDS = 30.0
+_TIMEOUTS = {"connect": 5.0, "write": 30.0, "read": None, "pool": None}  # nothing may come for hours
 _RETRY_AFTER = 5
 _NOT_PASSED_ON = frozenset(
     {
@@ -138,21 +137,25 @@ class Nodes:
         import httpx2
 
         query = scope.get("query_string", b"").decode()
-        request = self._client.build_request(
+        request = httpx2.Request(
             scope["method"],
             f"{holder.url}{scope['path']}{'?' * bool(query)}{query}",
             headers=[*_end_to_end(scope["headers"]), *_origin(scope)],
             content=body,
+            extensions={"timeout": _TIMEOUTS},
         )
         try:
-            answer = await self._client.send(request, stream=True)
+            answer = await self._wire.handle_async_request(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             # Sessions end with their node: 404 has the client begin a new one.
-            status, reason = (404, "no_session") if _SESSION in request.headers else (503, "node")
-            text = "The node that holds it does not answer: begin again, or try later."
+            status, reason = 503, "node"
+            text = "The process of this task does not answer. If it has ended, so has the task."
+            if _SESSION in request.headers:
+                text = "The process of this session does not answer. Begin a new one with `initialize`."
+                status, reason = 404, "no_session"
             raise RefusedError(Refusal(status, reason, text, retry_after=_RETRY_AFTER)) from error
         except httpx2.HTTPError as error:
-            text = "The node that holds it went away during the call, which may have been done."
+            text = "The process that served this went away. What was asked may have been done."
             raise RefusedError(Refusal(502, "node", text)) from error
         try:
             await _pass_back(answer, receive, send)
@@ -162,8 +165,8 @@ class Nodes:
 
     async def close(self) -> None:
         """Close the connections to other nodes."""
-        if "_client" in vars(self):
-            await self._client.aclose()
+        if "_wire" in vars(self):
+            await self._wire.aclose()
 
     def _open(self, sealed: str) -> Holder | None:
         from mcp.server.request_state import InvalidRequestState
@@ -175,14 +178,11 @@ class Nodes:
         return Holder(url, id_) if (purpose, server) == (_PURPOSE, self._server) else None
 
     @cached_property
-    def _client(self) -> httpx2.AsyncClient:
+    def _wire(self) -> httpx2.AsyncHTTPTransport:
         import httpx2
 
-        # An answer may be a stream on which nothing comes for hours.
-        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS, write=_SEND_SECONDS)
-        return httpx2.AsyncClient(
-            timeout=timeout, limits=httpx2.Limits(max_connections=None), trust_env=False
-        )
+        # No client around it: that would keep cookies of one caller for the next one.
+        return httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None), trust_env=False)
 
 
 def _codec(keys: Sequence[str]) -> AESGCMRequestStateCodec:
