@@ -21,11 +21,11 @@ RUN --mount=type=cache,target=/cache \
     python -m venv /opt/uv \
     && /opt/uv/bin/pip install --quiet --require-hashes --requirement requirements/image.txt
 # What the server needs changes more seldom than the server, and stays in a layer of its own.
-COPY requirements/${SERVER}.txt requirements/otel.txt requirements/
+COPY requirements/${SERVER}.txt requirements/image-extras.txt requirements/
 RUN --mount=type=cache,target=/cache \
     uv venv --quiet --no-project --python python /opt/loom \
     && uv pip install --quiet --python /opt/loom --require-hashes \
-        --requirement "requirements/$SERVER.txt" --requirement requirements/otel.txt
+        --requirement "requirements/$SERVER.txt" --requirement requirements/image-extras.txt
 COPY . .
 RUN --mount=type=cache,target=/cache \
     for package in loom-mcp-core "$SERVER"; do \

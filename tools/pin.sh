@@ -10,7 +10,7 @@
 # tagger.txt for the training of the entity tagger,
 # agent-frameworks.txt for agent frameworks that a benchmark compares with Loom, clients.txt and clients-v1.txt for MCP
 # clients that a benchmark drives, image.txt for what builds the container
-# image, which has otel.txt besides what its server needs, operating.txt for what checks the files for operators, docs.txt for what
+# image, which has image-extras.txt besides what its server needs, operating.txt for what checks the files for operators, docs.txt for what
 # makes the site.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ pin loom-kb.txt servers/kb/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-query-server.txt servers/query/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-agent-server.txt servers/agent/pyproject.toml --constraint requirements/dev.txt "$@"
 pin loom-flow-server.txt servers/flow/pyproject.toml --constraint requirements/dev.txt "$@"
-pin otel.txt pyproject.toml --extra otel --constraint requirements/dev.txt "$@"
+pin image-extras.txt pyproject.toml --extra otel --extra postgres --constraint requirements/dev.txt "$@"
 pin image.txt requirements/image.in "$@"
 pin operating.txt requirements/operating.in "$@"
 pin docs.txt requirements/docs.in --constraint requirements/dev.txt "$@"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes what docker-compose.yml reads from secrets/: tokens of the servers for each other and for Prometheus, and a
-# password. What is there already stays. For a new token, revoke the old one and remove its file first:
+# Makes what docker-compose.yml and nodes.yml read from secrets/: tokens of the servers for each other and for
+# Prometheus, passwords, and a key. What is there already stays. For a new token, revoke the old one and remove its file first:
 #
 #   docker compose run --rm kb token revoke agents
 set -eu
@@ -26,8 +26,14 @@ token() {
     docker compose run --rm --no-deps -T "$service" token create "$@" </dev/null
 }
 
+random() {
+    od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+}
+
 secret MODEL_KEY true # stays empty until you write the key of a language model into it
-secret grafana_password sh -c "od -An -N24 -tx1 /dev/urandom | tr -d ' \n'"
+secret grafana_password random
+secret LOOM_DATABASE_SECRET random
+secret LOOM_STATE_KEYS random
 secret LOOM_KB_TOKEN token kb agents --scope read
 for service in kb query flow agent; do
     secret "metrics_$service" token "$service" prometheus --scope admin

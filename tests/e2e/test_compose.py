@@ -55,7 +55,10 @@ def secret(project, name):
 
 
 def test_the_servers_find_each_other_and_prometheus_its_numbers(project, served, monkeypatch):
-    declared = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["secrets"]
+    files = [ROOT / "docker-compose.yml", ROOT / "deploy" / "compose" / "nodes.yml"]
+    declared = {
+        name for file in files for name in yaml.safe_load(file.read_text(encoding="utf-8"))["secrets"]
+    }
     folder = project / "secrets"
     assert sorted(path.name for path in folder.iterdir()) == sorted(declared)
     assert folder.stat().st_mode & 0o777 == 0o700

