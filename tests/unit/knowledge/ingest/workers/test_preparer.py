@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 PIPELINE = Pipeline.of(PipelineSpec("structure", {}, RuleSettings()))
 LONG = "Anna Lind met Otto Brandt in Old Town. 李白是诗人，生于碎叶城。\n\n" * 10_000
+_MUCH = 192 << 10  # bytes from which on a child prepares it
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are listed in /proc")
 
 
@@ -149,7 +150,7 @@ def test_a_document_that_takes_too_much_memory_fails_and_the_others_do_not(prepa
 @needs_proc
 def test_a_child_that_crashes_once_costs_nothing(preparer_of):
     preparer = preparer_of()
-    preparation = preparer.begin([material(1), material(2, LONG), material(3)])
+    preparation = preparer.begin([material(1), material(2, LONG[: _MUCH * 2]), material(3)])
     wait_for(lambda: preparation.made[0])
     (child,) = children_of(os.getpid())
     os.kill(child, signal.SIGSEGV)
