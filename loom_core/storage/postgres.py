@@ -70,6 +70,7 @@ _CONNECT = {
 _PASSWORDS = frozenset({"password", "sslpassword"})
 # SQLSTATE by what the server says when it refuses a connection.
 _CONNECT_FAILURES = {
+    "25006": r"session is read-only|server is in hot standby",
     "3D000": r"database .* does not exist",
     "53300": r"too many clients|too many connections|connection slots are reserved",
     "57P03": r"the database system is ",
@@ -151,6 +152,14 @@ def read_postgres_url(url: str, *, secret: str, example: str) -> tuple[dict[str,
     return parameters, schema
 
 
+def _servers(parameters: Mapping[str, str]) -> str:
+    """Return host and port of each server that libpq may choose from."""
+    hosts, ports = parameters["host"].split(","), parameters.get("port", "5432").split(",")
+    if len(ports) == 1:  # which is that of all hosts
+        ports *= len(hosts)
+    return ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=False))
+
+
 class PostgresPool:
     """Pool of connections to one database; each use of one has a deadline.
 
@@ -174,7 +183,7 @@ class PostgresPool:
     ) -> None:
         password = {} if secret is None else {"password": secret.get_secret_value()}
         self._parameters = {**_CONNECT, **parameters, **password}
-        self.address = f"{parameters['host']}:{parameters.get('port', 5432)}/{parameters.get('dbname', '')}"
+        self.address = f"{_servers(parameters)}/{parameters.get('dbname', '')}"
         self._unavailable = unavailable
         self._size = size
         self._idle: list[_Connection] = []

@@ -207,3 +207,36 @@ def test_a_role_needs_no_more_than_its_own_schema(server: PostgresServer) -> Non
     with database.write() as db:
         db.execute(_INSERT, ("x",))
     database.close()
+
+
+def _failure(server: PostgresServer, user: str, rights: str) -> str:
+    """What is said of a database whose role has such rights."""
+    with psycopg.connect(server.url(), password=PASSWORD, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'plain'".encode())
+        connection.execute(f"ALTER ROLE {user} {rights}".encode())
+    place = server.url("?target_session_attrs=read-write", user=user)
+    with pytest.raises(StoreError) as caught:
+        PostgresDatabase(place, name="n", schema=(_SCRIPT,), more={}, secret=SecretStr("plain"))
+    return str(caught.value)
+
+
+def test_a_server_without_a_free_connection_and_one_that_only_reads_are_told_apart(
+    server: PostgresServer,
+) -> None:
+    full = _failure(server, "many", "CONNECTION LIMIT 0")
+    assert "too many connections" in full
+    assert "Raise max_connections or the role's limit" in full
+    reading = _failure(server, "reader", "SET default_transaction_read_only TO on")
+    assert "session is read-only" in reading
+    assert "Use the address of the primary" in reading
+
+
+def test_the_one_of_several_servers_that_takes_writes_is_found(server: PostgresServer) -> None:
+    gone = free_port()
+    hosts = f"127.0.0.1:{gone},127.0.0.1:{server.port}"
+    place = f"postgresql://loom@{hosts}/postgres?target_session_attrs=read-write&schema=two"
+    database = PostgresDatabase(place, name="n", schema=(_SCRIPT,), more={}, secret=SecretStr(PASSWORD))
+    assert database.address == f"{hosts}/postgres"
+    with database.write() as db:
+        assert db.execute(_INSERT, ("x",)).fetchone()["key"] == 1
+    database.close()
