@@ -14,6 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, StoreUnavailableError
+from loom_core.knowledge.indexes.engines.exact_vectors import cosines
 from loom_core.knowledge.indexes.engines.servers import VECTORS, open_vector_index
 from loom_core.knowledge.indexes.language_vectors import Neighbours
 from loom_core.knowledge.indexes.remote import RemoteIndex
@@ -41,7 +42,7 @@ _SAMPLES = 8192  # passages that the average of a language is taken from
 _FEW = 64  # of a language in that sample; below, the engine is asked for all of its passages
 _FEW_MOST = 512
 _GROWTH = 1.1  # of the passages, from which on averages are taken again
-_EXACT_AMONG = 4000  # allowed passages up to which the store's own vectors are compared: some 30 ms
+_EXACT_AMONG = 4000  # allowed passages up to which the store's own vectors are compared: some 50 ms
 _MOST_DOCUMENTS = 30_000  # allowed documents up to which the engine is told them
 _MOST_CANDIDATES = 10_000
 
@@ -255,8 +256,7 @@ class RemoteSearch:
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
         """Return the language group of chunks; those without a vector are left out."""
-        found, _ = self._store.vectors.of(list(keys))
-        languages = self._store.documents.languages_of(found)
+        languages = self._store.vectors.languages_of(list(keys))
         return {key: language_group(language) for key, language in languages.items()}
 
     def language_groups(self) -> frozenset[str]:
@@ -266,7 +266,7 @@ class RemoteSearch:
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
         """Return the cosine of given chunks; those without a vector are left out."""
         found, matrix = self._store.vectors.of(list(keys))
-        return dict(zip(found, (matrix @ vector).tolist(), strict=True)) if found else {}
+        return dict(zip(found, cosines(matrix, vector).tolist(), strict=True)) if found else {}
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
         """Return vectors of given chunks, a row each; zeros where there is none."""
@@ -314,11 +314,10 @@ class RemoteSearch:
         hits: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
         keys = list(among)
         for start in range(0, len(keys), _EXACT_AMONG):
-            chosen = keys[start : start + _EXACT_AMONG]
-            languages = self._store.documents.languages_of(chosen)
-            for key, cosine in self.scores(vector, chosen).items():
-                if key in languages:
-                    hits[language_group(languages[key])].append((key, cosine))
+            found, languages, matrix = self._store.vectors.with_languages(keys[start : start + _EXACT_AMONG])
+            similar: list[float] = cosines(matrix, vector).tolist() if found else []
+            for key, language, cosine in zip(found, languages, similar, strict=True):
+                hits[language_group(language)].append((key, cosine))
         return {
             group: sorted(some, key=lambda hit: (-hit[1], hit[0]))[:limit] for group, some in hits.items()
         }

@@ -62,6 +62,25 @@ class VectorTable:
         )
         return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
 
+    def with_languages(self, keys: Sequence[int]) -> tuple[list[int], list[str], NDArray[np.float32]]:
+        """Return the vectors of chunks as `of` does, with the language of each chunk between."""
+        rows = self._database.rows_in(
+            "SELECT c.key, c.language, v.vector FROM chunks AS c JOIN vectors AS v ON v.hash = c.vector_hash "
+            "WHERE c.key IN ({})",
+            keys,
+        )
+        languages = [row["language"] for row in rows]
+        return [row["key"] for row in rows], languages, _matrix([row["vector"] for row in rows])
+
+    def languages_of(self, keys: Sequence[int]) -> dict[int, str]:
+        """Return the language of chunks by key; those without a vector are left out."""
+        rows = self._database.rows_in(
+            "SELECT c.key, c.language FROM chunks AS c JOIN vectors AS v ON v.hash = c.vector_hash "
+            "WHERE c.key IN ({})",
+            keys,
+        )
+        return {row["key"]: row["language"] for row in rows}
+
     def coverage(self) -> tuple[int, int]:
         """Return how many chunks have a vector, and how many there are."""
         row = self._database.row("SELECT chunks, unembedded FROM coverage")

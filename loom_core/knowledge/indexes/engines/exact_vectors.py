@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.engines.vector_rows import Rows, VectorRows
 
-__all__ = ["ExactVectorIndex"]
+__all__ = ["ExactVectorIndex", "cosines"]
 
 _THREADED_FROM = 1 << 24  # size of a matrix from which BLAS threads may pay off
 _PICKING = 4  # comparing one scattered row takes as long as this many consecutive ones
@@ -121,15 +121,15 @@ class ExactVectorIndex:
         rows = self._consistent_rows()
         keys = rows.keys[: rows.used]
         if among is None:
-            similarities = _cosines(rows.matrix[: rows.used], query)
+            similarities = cosines(rows.matrix[: rows.used], query)
             similarities[keys == DEAD] = -np.inf
         else:
             places = self._positions(rows, among)
             keys = keys[places]
             if _PICKING * len(places) < rows.used:
-                similarities = _cosines(rows.matrix[places], query)
+                similarities = cosines(rows.matrix[places], query)
             else:
-                similarities = _cosines(rows.matrix[: rows.used], query)[places]
+                similarities = cosines(rows.matrix[: rows.used], query)[places]
         if limit < len(keys):
             best = np.argpartition(-similarities, limit - 1)[:limit]
             keys, similarities = keys[best], similarities[best]
@@ -146,7 +146,7 @@ class ExactVectorIndex:
         query = validate_query(vector, dimension=self._dimension)
         rows = self._consistent_rows()
         places = self._positions(rows, keys)
-        similarities = _cosines(rows.matrix[places], query)
+        similarities = cosines(rows.matrix[places], query)
         return dict(zip(rows.keys[places].tolist(), similarities.tolist(), strict=True))
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
@@ -267,7 +267,7 @@ def _array(keys: Collection[int]) -> NDArray[np.int64]:
     return np.unique(np.fromiter(keys, dtype=np.int64, count=len(keys)))
 
 
-def _cosines(matrix: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+def cosines(matrix: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the inner products of the rows with a vector.
 
     A matrix product wakes BLAS's threads from some twenty rows on and waits for the slowest: with other

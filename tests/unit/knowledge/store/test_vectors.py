@@ -34,6 +34,19 @@ def test_chunks_wait_for_vectors_and_have_them_afterwards(store: KnowledgeStore,
     np.testing.assert_allclose(matrix, [[1, 0]])
 
 
+def test_languages_come_with_the_vectors(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text."))
+    store.documents.upsert(prepare("厦门是海滨城市。", uri="text:b"))
+    assert store.vectors.languages_of([1, 2]) == {}
+    store_all(store)
+    expected = store.documents.languages_of([1, 2])
+    assert len(set(expected.values())) == 2
+    assert store.vectors.languages_of([2, 1, 99]) == expected
+    keys, languages, matrix = store.vectors.with_languages([1, 2, 99])
+    assert dict(zip(keys, languages, strict=True)) == expected
+    np.testing.assert_array_equal(matrix, store.vectors.of(keys)[1])
+
+
 def test_without_vectors_there_is_an_empty_matrix(store: KnowledgeStore):
     assert store.vectors.of([])[1].shape == (0, 0)
     assert store.vectors.coverage() == (0, 0)
