@@ -405,7 +405,8 @@ class MilvusConnection:
         if error.code in _FULL or "no space left" in reason.casefold():
             return self.unavailable("it has no room left", advice=_ADVICE["full"])
         if error.code in _NOT_LOADED:
-            self._load()
+            if damage := self._load():
+                return self._damaged(damage)
             return self.unavailable(
                 "the collection is not loaded yet",
                 advice=_ADVICE["loading" if self._use.is_index else "load"],
@@ -416,12 +417,20 @@ class MilvusConnection:
                     return self._damaged(damage)
         return self.unavailable(reason)
 
-    def _load(self) -> None:
-        """Have the collection loaded, without waiting: it was released, or the server was restarted."""
-        if not self._use.is_index:
-            return
-        with suppress(Exception):
-            self._client.load_collection(self._collection, timeout=_CONNECT_SECONDS, _async=True)
+    def _load(self) -> str:
+        """Have the collection loaded, without waiting: it was released, or the server was restarted.
+
+        Returns:
+            Why the server can never load it, or an empty text.
+        """
+        milvus, _ = _import_clients()
+        if self._use.is_index:
+            with suppress(Exception):
+                try:
+                    self._client.load_collection(self._collection, timeout=_CONNECT_SECONDS, _async=True)
+                except milvus.MilvusException as error:
+                    return _DAMAGE.get(error.code, "")
+        return ""
 
     def _damaged(self, reason: str) -> IndexDamagedError:
         return IndexDamagedError(

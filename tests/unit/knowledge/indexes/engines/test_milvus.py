@@ -192,6 +192,18 @@ def test_a_released_collection_is_loaded_again(server: StoreServer) -> None:
         assert len(_await_answer(lambda: index.search([query]))[0]) == 5
 
 
+def test_a_collection_that_lost_its_index_is_damage(server: StoreServer) -> None:
+    from pymilvus import MilvusClient
+
+    with _filled(server, "unindexed") as (index, _):
+        client = MilvusClient(_address(server), user=USER, password=PASSWORD, dedicated=True)
+        client.release_collection("unindexed")
+        client.drop_index("unindexed", "vector")
+        client.close()
+        with pytest.raises(IndexDamagedError, match="its index is gone"):
+            index.count()
+
+
 def test_threads_connect_once_and_search_side_by_side(server: StoreServer) -> None:
     with _filled(server, "threads") as (_, passages):
         index = _open(_address(server), "threads")
@@ -271,6 +283,15 @@ def test_a_collection_whose_files_are_gone_is_damage() -> None:
     with ScriptedMilvus(code=1000, reason="key not found[key=files/insert_log/1]").serve() as url:
         index = _open(url, "broken")
         with pytest.raises(IndexDamagedError, match="files are gone"):
+            index.count()
+        index.close()
+
+
+@pytest.mark.parametrize(("load_code", "error"), [(700, IndexDamagedError), (2, StoreUnavailableError)])
+def test_a_collection_that_can_never_be_loaded_is_damage(load_code: int, error: type[Exception]) -> None:
+    with ScriptedMilvus(code=101, reason="collection not loaded", load_code=load_code).serve() as url:
+        index = _open(url, "unloadable")
+        with pytest.raises(error):
             index.count()
         index.close()
 
