@@ -43,6 +43,7 @@ _FEW = 64  # of a language in that sample; below, the engine is asked for all of
 _FEW_MOST = 512
 _GROWTH = 1.1  # of the passages, from which on averages are taken again
 _EXACT_AMONG = 4000  # allowed passages up to which the store's own vectors are compared: some 50 ms
+_PENDING = 500  # changes that the collection has still to get and that a question takes into account
 _MOST_DOCUMENTS = 30_000  # allowed documents up to which the engine is told them
 _MOST_CANDIDATES = 10_000
 
@@ -243,11 +244,10 @@ class RemoteSearch:
     ) -> list[Neighbours]:
         """Return the most similar chunks of each language, at most `limit` of each; one request for all."""
         languages = self._index.languages()
-        hits = (
-            self._nearest(vector, limit, list(languages), among)
-            if among is None or len(among) > self._exact_among
-            else self._exact(vector, limit, among)
-        )
+        if among is None or len(among) > self._exact_among:
+            hits = self._nearest(vector, limit, list(languages), among)
+        else:
+            hits = self._exact(vector, limit, among)
         return [
             Neighbours(group, float(vector @ language.mean), language.size, hits[group])
             for group, language in languages.items()
@@ -282,6 +282,24 @@ class RemoteSearch:
     def _nearest(
         self, vector: NDArray[np.float32], limit: int, groups: Sequence[str], among: ChunkKeys | None
     ) -> dict[str, list[tuple[int, float]]]:
+        """Ask the engine, and compare what it has still to get: else that would be near to nothing."""
+        # Before the engine is asked, which may get them meanwhile.
+        pending = self._store.changes.pending(self._index.name, limit=_PENDING)
+        if pending is None:
+            return self._ask(vector, limit, groups, among)
+        new, gone = pending.keys["vector+"], pending.keys["chunk-"]
+        hits = self._ask(vector, limit + len(gone), groups, among)
+        exact = self._exact(vector, limit, [key for key in new if among is None or key in among])
+        old = {*new, *gone}
+        merged = {
+            group: [hit for hit in hits.get(group, []) if hit[0] not in old] + exact.get(group, [])
+            for group in hits.keys() | exact.keys()
+        }
+        return {group: _best(some, limit) for group, some in merged.items()}
+
+    def _ask(
+        self, vector: NDArray[np.float32], limit: int, groups: Sequence[str], among: ChunkKeys | None
+    ) -> dict[str, list[tuple[int, float]]]:
         """Ask the engine; it is told the allowed documents, or asked for more where they are too many."""
         documents, wanted = None, limit
         if among is not None:
@@ -308,7 +326,7 @@ class RemoteSearch:
         return self._exact(vector, limit, among)
 
     def _exact(
-        self, vector: NDArray[np.float32], limit: int, among: ChunkKeys
+        self, vector: NDArray[np.float32], limit: int, among: Collection[int]
     ) -> dict[str, list[tuple[int, float]]]:
         """Compare the vectors of all allowed passages, as the store has them."""
         hits: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -318,6 +336,8 @@ class RemoteSearch:
             similar: list[float] = cosines(matrix, vector).tolist() if found else []
             for key, language, cosine in zip(found, languages, similar, strict=True):
                 hits[language_group(language)].append((key, cosine))
-        return {
-            group: sorted(some, key=lambda hit: (-hit[1], hit[0]))[:limit] for group, some in hits.items()
-        }
+        return {group: _best(some, limit) for group, some in hits.items()}
+
+
+def _best(hits: list[tuple[int, float]], limit: int) -> list[tuple[int, float]]:
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]

@@ -246,6 +246,9 @@ class KnowledgeBaseMaintenance(DocumentIntake):
                     continue
                 report.findings += check_server(self.store, index)
                 checked.append(index.name)
+                if lag := index.lag():
+                    lacking = f"the {index.kind.setting} index in {index.setting} lacks {lag:,} changes"
+                    report.notes.append(f"{lacking}; `loom-kb add` writes them")
             except StoreUnavailableError as error:
                 report.notes.append(f"not checked: the {index.kind.setting}. {error.message}")
             finally:

@@ -98,6 +98,27 @@ def test_the_record_is_followed(store, put, remote, server, question):
     assert remote.lag() == 0
 
 
+def test_what_the_database_has_not_got_yet_is_found_and_what_is_gone_is_not(
+    store, put, remote, server, question
+):
+    put(*ENGLISH, *CHINESE)
+    remote.sync_all()
+    held = dict(only_collection(server))
+    gone = next(iter(store.documents.chunk_documents()))[1]
+    store.documents.remove(gone)
+    put("A harbour master is at the harbour.", "港长住在港口。", "Ein Hafenmeister wohnt im Hafen.")
+    assert only_collection(server) == held
+    found = remote.searcher()
+    assert found is not None
+    assert_same(found.by_language(question, 40), flat_search(store).by_language(question, 40))
+    everything = ChunkKeys(store.documents.chunk_keys())
+    found = RemoteSearch(remote, store, exact_among=0)
+    assert_same(
+        found.by_language(question, 5, among=everything),
+        flat_search(store).by_language(question, 5, among=everything),
+    )
+
+
 def test_a_collection_that_has_doubled_is_built_for_fast_searches_again(store, put, remote, server):
     put(*ENGLISH[:10])
     remote.sync_all()

@@ -86,6 +86,33 @@ async def test_a_server_that_is_away_stops_neither_adding_nor_asking(tmp_path: P
     knowledge_base.close()
 
 
+async def test_what_a_server_missed_is_found_and_told_by_a_check_before_the_server_has_it(
+    tmp_path: Path, url: str, server
+):
+    knowledge_base = opened(tmp_path / "a", f"plain+{url}")
+    await knowledge_base.add_texts(TEXTS)
+    server.away = "connection lost"
+    await knowledge_base.add_texts(["The harbour master of Kiel is Anna Lind."])
+    knowledge_base.close()
+
+    server.away = ""
+    knowledge_base = opened(tmp_path / "a")  # as a command does that only asks
+    assert vectors_of(server) == len(TEXTS)
+    answer = await knowledge_base.search("harbour master of Kiel")
+    assert "Anna Lind" in answer.items[0].content
+    assert answer.notes == ()
+    report = await knowledge_base.check()
+    assert report.sound
+    assert any(
+        "the vectors index in" in note and "`loom-kb add` writes them" in note for note in report.notes
+    )
+    assert vectors_of(server) == len(TEXTS)
+    await knowledge_base.worker.drain()
+    assert vectors_of(server) == len(TEXTS) + 1
+    assert (await knowledge_base.check()).notes == []
+    knowledge_base.close()
+
+
 async def test_a_server_that_goes_while_it_is_asked_is_left_out(tmp_path: Path, url: str, server):
     knowledge_base = opened(tmp_path / "a", f"plain+{url}")
     await knowledge_base.add_texts(TEXTS)
