@@ -16,7 +16,7 @@ from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from tests.fixtures.store_servers import StoreServer
 from tests.fixtures.store_servers.chroma import run_chroma
 from tests.fixtures.store_servers.milvus import PASSWORD as MILVUS_PASSWORD
-from tests.fixtures.store_servers.milvus import USER, run_milvus
+from tests.fixtures.store_servers.milvus import USER, run_milvus, skip_unless_wanted
 from tests.fixtures.store_servers.postgres import PASSWORD, run_postgres
 
 _PASSAGES = 1100  # a database gets a thousand at a time
@@ -34,6 +34,7 @@ def database(
         with run_postgres() as postgres:
             yield postgres, postgres.setting()
     elif request.param == "milvus":
+        skip_unless_wanted()
         monkeypatch.setenv("LOOM_VECTORS_SECRET", MILVUS_PASSWORD)
         with run_milvus(tmp_path / "milvus") as milvus:
             yield milvus, f"milvus+http://{USER}@127.0.0.1:{milvus.port}"

@@ -20,7 +20,13 @@ from loom_core.knowledge.indexes.engines.milvus import MilvusVectorIndex
 from loom_core.knowledge.interface import PassageVectors, VectorQuery
 from loom_core.testing.stores import VectorIndexContract
 from tests.fixtures.store_servers import StoreServer, free_port
-from tests.fixtures.store_servers.milvus import PASSWORD, USER, ScriptedMilvus, run_milvus
+from tests.fixtures.store_servers.milvus import (
+    PASSWORD,
+    USER,
+    ScriptedMilvus,
+    run_milvus,
+    skip_unless_wanted,
+)
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("milvus")]
 
@@ -29,9 +35,16 @@ _DIMENSION = 8
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[StoreServer]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Generator[StoreServer]:
     with run_milvus(tmp_path_factory.mktemp("milvus")) as running:
         yield running
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> StoreServer:
+    """The server, for tests that hurt it or wait for it."""
+    skip_unless_wanted()
+    return request.getfixturevalue("started")
 
 
 class TestMilvus(VectorIndexContract):
@@ -44,7 +57,7 @@ class TestMilvus(VectorIndexContract):
             secret = os.environ.get("LOOM_TEST_MILVUS_SECRET")
             type(self).secret = SecretStr(secret) if secret else None
         else:
-            type(self).url = f"milvus+{_address(request.getfixturevalue('server'))}"
+            type(self).url = f"milvus+{_address(request.getfixturevalue('started'))}"
             type(self).secret = SecretStr(PASSWORD)
 
 

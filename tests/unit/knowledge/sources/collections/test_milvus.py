@@ -12,7 +12,7 @@ from loom_core.errors import ConfigError, StoreUnavailableError
 from loom_core.knowledge.sources.collections.milvus import write_filter
 from loom_core.knowledge.sources.collections.port import Condition
 from tests.fixtures.store_servers import StoreServer
-from tests.fixtures.store_servers.milvus import PASSWORD, USER, run_milvus
+from tests.fixtures.store_servers.milvus import PASSWORD, USER, run_milvus, skip_unless_wanted
 from tests.unit.knowledge.sources.collections.contract import CollectionContract
 
 FIELDS = {"pk": 5, "title": 21, "year": 5, "rate": 11, "walled": 1, "tags": 22, "more": 23}
@@ -54,6 +54,7 @@ def test_all_conditions_hold() -> None:
 @pytest.fixture(scope="module")
 def server(towns, tmp_path_factory: pytest.TempPathFactory) -> Generator[StoreServer]:
     """A server on which another program has filled collections: with dynamic fields, and with typed ones."""
+    skip_unless_wanted()
     with run_milvus(tmp_path_factory.mktemp("milvus")) as running:
         client = MilvusClient(
             f"http://127.0.0.1:{running.port}", user=USER, password=PASSWORD, dedicated=True
