@@ -37,6 +37,7 @@ _CLIENT = b"x-forwarded-for"
 _TASK_METHODS = "tasks/"
 _PURPOSE = "node"
 _TIMEOUTS = {"connect": 5.0, "write": 30.0, "read": None, "pool": None}  # nothing may come for hours
+_IDLE_SECONDS = 2.0  # of a connection, before the other node closes it: uvicorn does after 5
 _RETRY_AFTER = 5
 _NOT_PASSED_ON = frozenset(
     {
@@ -182,7 +183,8 @@ class Nodes:
         import httpx2
 
         # No client around it: that would keep cookies of one caller for the next one.
-        return httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None), trust_env=False)
+        limits = httpx2.Limits(max_connections=None, keepalive_expiry=_IDLE_SECONDS)
+        return httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
 
 
 def _codec(keys: Sequence[str]) -> AESGCMRequestStateCodec:
