@@ -140,6 +140,12 @@ def test_the_extras_are_pinned_in_the_versions_of_the_server(server: str):
     assert {name: of_server[name] for name in both} == {name: of_extras[name] for name in both}
 
 
+def test_what_the_audit_reads_is_there():
+    [names] = re.findall(r"for pins in ([a-z -]+);", (_ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert {"dev", "image", "image-extras", *_SERVERS} == set(names.split())
+    assert all((_ROOT / "requirements" / f"{name}.txt").is_file() for name in names.split())
+
+
 def _recipe() -> list[list[str]]:
     """The commands that docs/deployment.md has operators type for an image of one server."""
     page = (_ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
