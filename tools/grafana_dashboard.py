@@ -276,7 +276,15 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (quantile(0.95, "loom_mcp_call_duration_seconds", "tool_name"),),
             unit="s",
         ),
-        Panel("Refused requests", (rate("loom_http_refused_total", "reason"),), unit="ops", stacked=True),
+        Panel(
+            "Refused requests, and those for other nodes",
+            (
+                rate("loom_http_refused_total", "reason"),
+                rate("loom_http_relayed_total", legend="passed on to another node"),
+            ),
+            unit="ops",
+            stacked=True,
+        ),
         Panel(
             "Open over HTTP",
             (

@@ -189,7 +189,7 @@ async def test_the_first_question_starts_all_servers_also_those_that_it_is_not_f
 
 @pytest.mark.slow
 async def test_a_command_waits_for_a_server_as_long_as_it_may_take_to_start(configure, running, gate):
-    configure({"far": {"kind": "mcp", "server": gate.entry, "deadline": 60}}, deadline=0.1)
+    configure({"far": {"kind": "mcp", "server": gate.entry, "deadline": 40}}, deadline=0.1)
     async with running() as service, anyio.create_task_group() as tasks:
         answers = []
 
