@@ -255,8 +255,9 @@ class HttpMiddleware:
         caller = credential.caller if credential else FULL_ACCESS
         request.scope[CALLER_KEY] = caller
         app, session = self._app, ""
-        if elsewhere := self._find_node(request, answer):
-            app = partial(self._relay, elsewhere, body=body, answer=answer)
+        nodes = self._rules.nodes
+        if nodes is not None and (holder := self._find_other(nodes, request, answer)):
+            app = partial(self._relay, nodes, holder, body=body, answer=answer)
         else:
             session = self._session_of(request, caller)
         answer.on_start = lambda: self._count_session(request, session, answer, opened)
@@ -276,14 +277,12 @@ class HttpMiddleware:
         finally:
             self._sessions.end_request(session)
 
-    def _find_node(self, request: Request, answer: _Answer) -> Holder | None:
+    @staticmethod
+    def _find_other(nodes: Nodes, request: Request, answer: _Answer) -> Holder | None:
         """Return the other node that holds a request's session or task; None if it is served here.
 
         Then the session's id is the inner one in the request, and the sealed one in the answer.
         """
-        nodes = self._rules.nodes
-        if nodes is None:
-            return None
         holder = nodes.holder(request)
         if holder is not None and holder.url != nodes.url:
             return holder
@@ -296,12 +295,17 @@ class HttpMiddleware:
         return None
 
     async def _relay(
-        self, holder: Holder, scope: Scope, receive: Receive, send: Send, *, body: bytes, answer: _Answer
+        self,
+        nodes: Nodes,
+        holder: Holder,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        body: bytes,
+        answer: _Answer,
     ) -> None:
         """Serve a request by another node."""
-        nodes = self._rules.nodes
-        if nodes is None:
-            raise TypeError("there are no other nodes")
         self._metrics.add(HTTP_RELAYED)
         try:
             await nodes.relay(holder, scope, receive, send, body=body)

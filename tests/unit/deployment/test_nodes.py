@@ -1,4 +1,4 @@
-"""What runs several agent servers at one address: deploy/compose/nodes.yml and deploy/kubernetes."""
+"""Several agent servers at one address: deploy/compose/nodes.yml and deploy/kubernetes."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_role_needs_no_more_than_its_own_schema(server: PostgresServer) -> Non
 
 
 def _failure(server: PostgresServer, user: str, rights: str) -> str:
-    """What is said of a database whose role has such rights."""
+    """The message about a database whose role has such rights."""
     with psycopg.connect(server.url(), password=PASSWORD, autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'plain'".encode())
         connection.execute(f"ALTER ROLE {user} {rights}".encode())
