@@ -401,8 +401,8 @@ class FieldValue:
         """Return the forms of a value.
 
         Dates are ISO 8601 from the year to the second, with `-` or `/` and a `T` or a blank, or written
-        as in `2024年5月3日`; a time without an offset is UTC. Lone surrogates become question marks, as
-        in the text of documents.
+        as in `2024年5月3日`; a time without an offset is UTC. Lone surrogates become question marks, and
+        U+0000 is left out, as in the text of documents.
 
         Args:
             value: the value.
@@ -433,7 +433,7 @@ def _text(value: Scalar) -> str:
             return str(int(value))
         case str():
             well_formed = value if value.isascii() else value.encode("utf-8", "replace").decode()
-            return unicodedata.normalize("NFC", well_formed).strip()
+            return unicodedata.normalize("NFC", well_formed.replace("\0", "")).strip()
         case date():
             return value.isoformat()
         case _:

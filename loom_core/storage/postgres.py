@@ -21,7 +21,7 @@ from loom_core.installation import how_to_install
 from loom_core.keys import find_key, read_password
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import psycopg
@@ -290,7 +290,6 @@ WHERE_PASSWORDS_ARE = (
 
 _OLDEST = 14
 _SIZE = 8
-_SECONDS = 30.0  # of a transaction
 _MIGRATION_SECONDS = 3600.0
 _LOCK_SECONDS = 20.0  # for the turns of other writers
 _VERSION = "SELECT version FROM format"
@@ -315,7 +314,9 @@ class PostgresDatabase:
         url: see `read_postgres_url`; `?schema=` is the beginning of the schema's name, by default `loom`.
         name: the rest of it, such as `agent`.
         schema: one SQL script per version, as for `Database`.
-        more: scripts for PostgreSQL alone, by the version before which they run, from 0.
+        more: scripts for PostgreSQL alone, by the version after which they run; those of 0 run first. The
+            triggers that SQLite's scripts make are left out.
+        seconds: that a transaction may take.
         secret: the password; without one, LOOM_DATABASE_SECRET is used, from the environment or the keyring,
             else libpq looks for PGPASSWORD and the password file.
 
@@ -331,6 +332,7 @@ class PostgresDatabase:
         name: str,
         schema: Sequence[str],
         more: Mapping[int, Sequence[str]],
+        seconds: float = 30.0,
         secret: SecretStr | None = None,
     ) -> None:
         import_psycopg("postgres")
@@ -345,16 +347,21 @@ class PostgresDatabase:
                 f"{self._schema!r} cannot be the name of a schema.",
                 advice="Use up to 50 lower-case letters, digits and _ after ?schema=, a letter first.",
             )
-        self._scripts, self._more = schema, more
+        self._scripts, self._more, self._seconds = schema, more, seconds
         secret = secret or read_password(SECRET_VARIABLE) or find_key(SECRET_VARIABLE)
         self._pool = PostgresPool(parameters, secret=secret, size=_SIZE, unavailable=self._error)
         self._local = threading.local()
+        self._columns: dict[str, dict[str, str]] = {}
         self._migrate()
 
     @property
     def address(self) -> str:
         """Address of the database, for people, without user and password."""
         return self._pool.address
+
+    def read(self) -> AbstractContextManager[SQLConnection]:
+        """See `SQLDatabase.read`: a snapshot."""
+        return self.snapshot()
 
     @contextmanager
     def snapshot(self) -> Generator[SQLConnection]:
@@ -379,6 +386,18 @@ class PostgresDatabase:
         with self._begin(_WRITE, takes_turn=takes_turn, is_migrated=True) as connection:
             yield connection
 
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """See `SQLDatabase.rows`; one round trip."""
+        return self._ask(sql, parameters).fetchall()
+
+    def rows_in(self, sql: str, values: Sequence[Any], parameters: Sequence[Any] = ()) -> list[Any]:
+        """See `SQLDatabase.rows_in`; one round trip."""
+        return self.rows(sql.replace("IN ({})", "= ANY(?)"), [list(values), *parameters]) if values else []
+
+    def row(self, sql: str, parameters: Sequence[Any] = ()) -> Any:  # noqa: ANN401 - None, or a `SQLRow`
+        """See `SQLDatabase.row`; one round trip."""
+        return self._ask(sql, parameters).fetchone()
+
     def hold_connection(self) -> AbstractContextManager[object]:
         """See `SQLDatabase.hold_connection`: it is of no use here."""
         return nullcontext()
@@ -392,7 +411,7 @@ class PostgresDatabase:
         """Close all connections."""
         self._pool.close()
 
-    def _current(self) -> SQLConnection | None:
+    def _current(self) -> _Statements | None:
         return getattr(self._local, "current", None)
 
     @contextmanager
@@ -402,11 +421,12 @@ class PostgresDatabase:
         *,
         takes_turn: bool = False,
         is_migrated: bool = False,
-        seconds: float = _SECONDS,
+        seconds: float | None = None,
     ) -> Generator[SQLConnection]:
         """Run a transaction; a lost connection is replaced as long as nothing has been done."""
         import psycopg
 
+        seconds = seconds or self._seconds
         with self._pool.reserve(seconds):
             for is_last in (False, True):
                 has_begun = False
@@ -417,7 +437,7 @@ class PostgresDatabase:
                             self._set_up(connection, seconds, takes_turn=takes_turn)
                             version = connection.execute(_VERSION) if is_migrated else None
                         has_begun = True
-                        self._local.current = _Statements(connection)
+                        self._local.current = _Statements(connection, self._columns)
                         try:
                             if version is not None:
                                 self._check_version(version.fetchone())
@@ -435,6 +455,32 @@ class PostgresDatabase:
                     if has_begun or is_last or not is_lost(error):
                         raise self._translate(error) from error
                 self._pool.close_idle()
+
+    def _ask(self, sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[_Row]:
+        """Execute a query: in this thread's transaction, or else in one of its own, in one round trip."""
+        import psycopg
+
+        if (current := self._current()) is not None:
+            return current.execute(sql, parameters)
+        with self._pool.reserve(self._seconds):
+            try:
+                return self._ask_once(sql, parameters)
+            except psycopg.Error as error:
+                if not is_lost(error):
+                    raise self._translate(error) from error
+            self._pool.close_idle()
+            try:
+                return self._ask_once(sql, parameters)
+            except psycopg.Error as error:
+                raise self._translate(error) from error
+
+    def _ask_once(self, sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[_Row]:
+        with self._pool.lease(self._seconds) as connection, connection.pipeline():
+            connection.execute(_READ)
+            self._set_up(connection, self._seconds, takes_turn=False)
+            cursor = _Statements(connection, self._columns).execute(sql, parameters)
+            connection.execute("COMMIT")
+        return cursor
 
     def _set_up(self, connection: _Connection, seconds: float, *, takes_turn: bool) -> None:
         settings = {
@@ -471,8 +517,9 @@ class PostgresDatabase:
                     advice="Upgrade this installation; nothing was changed.",
                 )
             for at in range(version, known):
-                scripts = [*self._more.get(at, ()), _translate_script(self._scripts[at])]
-                for statement in _statements(scripts):
+                first = self._more.get(0, ()) if at == 0 else ()
+                then = self._more.get(at + 1, ())
+                for statement in _statements([*first, _translate_script(self._scripts[at]), *then]):
                     db.execute(statement)
             if version != known:
                 db.execute("DELETE FROM format")
@@ -522,12 +569,23 @@ def _statements(scripts: Sequence[str]) -> Iterator[str]:
 def _translate_script(script: str) -> str:
     for pattern, type_ in _TYPES:
         script = re.sub(pattern, type_, script)
-    return script
+    return ";\n".join(each for each in script.split(";\n") if "CREATE TRIGGER" not in each)
+
+
+_POSTGRES_ALONE = re.compile(r"/\*postgres (.*?)\*/")
+_HINT = re.compile(r" INDEXED BY \w+")
+_NUMBERED = re.compile(r"\?(\d+)")
+_INSERT = re.compile(r"INSERT INTO (\w+)(?: \(([^)]*)\))? VALUES \(([^)]*)\)([^?]*)", re.DOTALL)
+_DELETE = re.compile(r"(DELETE FROM \w+ WHERE \w+ = )\?([^?]*)", re.DOTALL)
+_PYTHON: Mapping[str, type] = {"double precision": float, "boolean": bool}
 
 
 @lru_cache(maxsize=512)
-def _translate_marks(sql: str) -> bytes:
-    return sql.replace("%", "%%").replace("?", "%s").encode()
+def _translate_statement(sql: str) -> tuple[bytes, bool]:
+    """Return a statement as psycopg expects it, and whether its parameters have names: their numbers."""
+    sql = _POSTGRES_ALONE.sub(r"\1", _HINT.sub("", sql)).replace("%", "%%")
+    named = _NUMBERED.sub(r"%(\1)s", sql)
+    return named.replace("?", "%s").encode(), named != sql
 
 
 class _Row:
@@ -545,6 +603,9 @@ class _Row:
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
 
+    def keys(self) -> Iterable[str]:
+        return self._names.keys()
+
 
 def _make_rows(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], _Row]:
     names = {column.name: at for at, column in enumerate(cursor.description or ())}
@@ -552,20 +613,69 @@ def _make_rows(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], _Row]:
 
 
 class _Statements:
-    """A connection as `SQLConnection` has it."""
+    """A connection as `SQLConnection` has it.
 
-    def __init__(self, connection: _Connection) -> None:
+    Args:
+        connection: in a transaction.
+        columns: types of columns by table, as far as they are known.
+    """
+
+    def __init__(self, connection: _Connection, columns: dict[str, dict[str, str]]) -> None:
         self._connection = connection
+        self._columns = columns
         self.total_changes = 0
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[_Row]:
         cursor = self._connection.cursor(row_factory=_make_rows)
-        cursor.execute(_translate_marks(sql), parameters)
+        statement, is_numbered = _translate_statement(sql)
+        numbered = {str(n): value for n, value in enumerate(parameters, 1)} if is_numbered else None
+        cursor.execute(statement, numbered or parameters)
         if not (cursor.statusmessage or "").startswith("SELECT"):
             self.total_changes += max(0, cursor.rowcount)
         return cursor
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
-        cursor = self._connection.cursor()
-        cursor.executemany(_translate_marks(sql), cast("Sequence[Params]", parameters))
-        self.total_changes += max(0, cursor.rowcount)
+        if not parameters:
+            return
+        if insert := _INSERT.fullmatch(sql):
+            self._insert(insert, parameters)
+        elif delete := _DELETE.fullmatch(sql):
+            self.execute(f"{delete[1]}ANY(?){delete[2]}", [[key for (key,) in parameters]])
+        else:
+            cursor = self._connection.cursor()
+            cursor.executemany(_translate_statement(sql)[0], cast("Sequence[Params]", parameters))
+            self.total_changes += max(0, cursor.rowcount)
+
+    def _insert(self, insert: re.Match[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows with one statement, whose parameters are columns: it takes a fifth of the time."""
+        table, names, values, rest = insert.groups()
+        types = self._types_of(table)
+        targets = [name.strip(' "') for name in names.split(",")] if names else list(types)
+        given = [value.strip() for value in values.split(",")]
+        wanted = [types[name] for name, value in zip(targets, given, strict=True) if value == "?"]
+        columns = [
+            [None if value is None else convert(value) for value in column]
+            if (convert := _PYTHON.get(type_))
+            else list(column)
+            for type_, column in zip(wanted, zip(*rows, strict=True), strict=True)
+        ]
+        marks = iter(range(len(wanted)))
+        chosen = ", ".join(f"c{next(marks)}" if value == "?" else value for value in given)
+        arrays = ", ".join(f"%b::{type_}[]" for type_ in wanted)
+        aliases = ", ".join(f"c{n}" for n in range(len(wanted)))
+        into = f"INSERT INTO {table}{f' ({names})' if names else ''}"
+        cursor = self._connection.execute(
+            f"{into} SELECT {chosen} FROM unnest({arrays}) AS r ({aliases}){rest}".encode(), columns
+        )
+        self.total_changes += cursor.rowcount
+
+    def _types_of(self, table: str) -> dict[str, str]:
+        """Return the types of a table's columns, in their order."""
+        if table not in self._columns:
+            found = self.execute(
+                "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+                "WHERE attrelid = to_regclass(?) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+                (table,),
+            )
+            self._columns[table] = dict(map(tuple, found))
+        return self._columns[table]

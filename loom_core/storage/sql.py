@@ -1,7 +1,9 @@
-"""Port of the databases that a journal can be in: SQLite (`Database`) and PostgreSQL (`PostgresDatabase`).
+"""Port of the databases of journals and knowledge bases: `Database` (SQLite) and `PostgresDatabase`.
 
-One set of SQL serves both. It has `?` for parameters, `RETURNING key` for the key of a new row,
-`ON CONFLICT`, and TRUE and FALSE for truth values.
+One set of SQL serves both. It has `?` or `?1` for parameters, `RETURNING key` for the key of a new row,
+`ON CONFLICT`, TRUE and FALSE for truth values, and `CAST(SUM(n) AS BIGINT)`, as sums of integers are decimals
+in PostgreSQL. The conditions of a CROSS JOIN, which tells SQLite the order of its loops, are in the WHERE
+clause. A comment that begins with `/*postgres` is read by PostgreSQL alone, an `INDEXED BY` by SQLite alone.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
 __all__ = ["SQLConnection", "SQLCursor", "SQLDatabase", "SQLRow"]
@@ -17,6 +19,14 @@ __all__ = ["SQLConnection", "SQLCursor", "SQLDatabase", "SQLRow"]
 
 class SQLRow(Protocol):
     """Row of a result: its values by column name and by position, and as an iterable."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the values."""
+        ...
+
+    def keys(self) -> Iterable[str]:
+        """Return the names of the columns."""
+        ...
 
     def __getitem__(self, key: str, /) -> Any:  # noqa: ANN401 - of a column of any type
         """Return the value of a column."""
@@ -57,15 +67,43 @@ class SQLConnection(Protocol):
         ...
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]], /) -> object:
-        """Execute a statement for each of several lists of parameters."""
+        """Execute a statement for each of several lists of parameters.
+
+        The rows of one `INSERT … ON CONFLICT … DO UPDATE` must not conflict with each other.
+        """
         ...
 
 
 class SQLDatabase(Protocol):
     """Database, usable from every thread and by several processes. Its methods raise StoreError."""
 
+    def read(self) -> AbstractContextManager[SQLConnection]:
+        """Return a context whose connection reads what was committed, at the latest when the context began.
+
+        Inside a `write` of the same thread it is that transaction's connection.
+        """
+        ...
+
     def snapshot(self) -> AbstractContextManager[SQLConnection]:
         """Return a context whose connection sees one snapshot of committed transactions."""
+        ...
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ...) -> list[Any]:
+        """Return all rows of a query, each a `SQLRow`."""
+        ...
+
+    def rows_in(self, sql: str, values: Sequence[Any], parameters: Sequence[Any] = ...) -> list[Any]:
+        """Return all rows of a query with a list of any length.
+
+        Args:
+            sql: the query, with `IN ({})` for the list, before any other parameter.
+            values: the list.
+            parameters: the parameters after it.
+        """
+        ...
+
+    def row(self, sql: str, parameters: Sequence[Any] = ...) -> Any:  # noqa: ANN401 - None, or a `SQLRow`
+        """Return the first row of a query, or None."""
         ...
 
     def write(self, *, durable: bool = True) -> AbstractContextManager[SQLConnection]:

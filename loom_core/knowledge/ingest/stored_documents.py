@@ -13,11 +13,10 @@ from loom_core.knowledge.model import Block, DocumentDraft, TitleSource
 from loom_core.knowledge.store.prepared_documents import block_rows, blocks_of_rows, decode_blocks
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
     from typing import Any
 
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase, SQLRow
 
 __all__ = [
     "draft_of_row",
@@ -32,7 +31,7 @@ _COLUMNS = "key, uri, text, length, title, title_source, mime, metadata, blocks"
 _PAGE = 500
 
 
-def load_draft(database: Database, uri: str) -> DocumentDraft | None:
+def load_draft(database: SQLDatabase, uri: str) -> DocumentDraft | None:
     """Return the draft of the document at a URI, or None if there is none. Blocks.
 
     Raises:
@@ -42,7 +41,7 @@ def load_draft(database: Database, uri: str) -> DocumentDraft | None:
     return None if row is None else _draft(database, row)
 
 
-def iterate_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | DocumentError]]:
+def iterate_drafts(database: SQLDatabase) -> Iterable[tuple[str, DocumentDraft | DocumentError]]:
     """Yield every document's URI with its draft, or with the error that prevents it, oldest first."""
     after = 0
     while rows := database.rows(
@@ -56,7 +55,7 @@ def iterate_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | Do
         after = rows[-1]["key"]
 
 
-def iterate_uris(database: Database) -> Iterable[tuple[str, int]]:
+def iterate_uris(database: SQLDatabase) -> Iterable[tuple[str, int]]:
     """Yield every document's URI and length, oldest first."""
     after = 0
     while rows := database.rows(
@@ -107,7 +106,7 @@ def unpack_draft(fields: dict[str, Any]) -> DocumentDraft:
         ) from error
 
 
-def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
+def draft_of_row(row: SQLRow) -> DocumentDraft:
     """Restore the draft of a row of the table `documents`, of any format.
 
     Raises:
@@ -133,7 +132,7 @@ def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
     )
 
 
-def _draft(database: Database, row: sqlite3.Row) -> DocumentDraft:
+def _draft(database: SQLDatabase, row: SQLRow) -> DocumentDraft:
     draft = draft_of_row(row)
     return (
         draft
@@ -146,7 +145,7 @@ def _damage_error(uri: str, reason: str) -> DocumentError:
     return DocumentError(f"The text of {uri} in the store is damaged: {reason}.", advice="Add it again.")
 
 
-def _guess_blocks(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:
+def _guess_blocks(database: SQLDatabase, row: SQLRow, text: str) -> tuple[Block, ...]:
     """Reconstruct the structure of a document stored before version 2 of the schema, which has none.
 
     Parse the text again if that reproduces it, as with Markdown; else use the spans of its chunks, which keep

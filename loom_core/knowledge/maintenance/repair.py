@@ -14,11 +14,11 @@ from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.maintenance.finding import CheckFinding, Repair
     from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.storage.sql import SQLConnection
 
 __all__ = ["repair"]
 
@@ -62,9 +62,7 @@ def repair(store: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
             _rebuild_indexes(store, ["graph"])
 
 
-def _repair_kind(
-    store: KnowledgeStore, db: sqlite3.Connection, kind: Repair, keys: Sequence[int | str]
-) -> None:
+def _repair_kind(store: KnowledgeStore, db: SQLConnection, kind: Repair, keys: Sequence[int | str]) -> None:
     match kind:
         case "stray_chunks":
             for key in cast("Sequence[int]", keys):
@@ -96,7 +94,7 @@ def _repair_kind(
             pass  # names and entities are recounted in any case
 
 
-def _rebuild_queue(db: sqlite3.Connection, *, linked: int) -> None:
+def _rebuild_queue(db: SQLConnection, *, linked: int) -> None:
     """Rebuild the queue of chunks to embed, and its count."""
     db.execute("DELETE FROM unembedded")
     db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
@@ -127,7 +125,7 @@ def _reload(store: KnowledgeStore, keys: Sequence[int]) -> None:
         store.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
 
 
-def _drop_rows(store: KnowledgeStore, db: sqlite3.Connection, tables: Collection[str]) -> None:
+def _drop_rows(store: KnowledgeStore, db: SQLConnection, tables: Collection[str]) -> None:
     for table, column, parent, key in dangling(store):
         if table in tables:
             db.execute(
@@ -136,7 +134,7 @@ def _drop_rows(store: KnowledgeStore, db: sqlite3.Connection, tables: Collection
             )
 
 
-def _write_fields(store: KnowledgeStore, db: sqlite3.Connection, keys: Sequence[int]) -> None:
+def _write_fields(store: KnowledgeStore, db: SQLConnection, keys: Sequence[int]) -> None:
     for key, row in store.documents.by_key(sorted(set(keys))).items():
         try:
             draft = load_draft(store.database, row.uri)
@@ -153,7 +151,7 @@ def _write_fields(store: KnowledgeStore, db: sqlite3.Connection, keys: Sequence[
         store.changes.note("document", [key])
 
 
-def _recount(store: KnowledgeStore, db: sqlite3.Connection) -> None:
+def _recount(store: KnowledgeStore, db: SQLConnection) -> None:
     """Recount names, drop unsupported entities, and regroup the others."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "

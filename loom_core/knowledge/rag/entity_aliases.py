@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.aliases import AliasPair, PairKind
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["AliasGroup", "AliasReason", "EntityAliases", "in_several_scripts", "spellings_of"]
 
@@ -244,7 +244,7 @@ GROUP BY entity, name ORDER BY entity, SUM(uses) DESC, name
 """
 
 
-def spellings_of(database: Database, entities: Sequence[int]) -> list[str]:
+def spellings_of(database: SQLDatabase, entities: Sequence[int]) -> list[str]:
     """Return all spellings of entities that differ by more than case, the most used first."""
     uses: defaultdict[str, int] = defaultdict(int)
     for row in database.rows_in("SELECT name, uses FROM names WHERE entity IN ({})", entities):
@@ -253,7 +253,7 @@ def spellings_of(database: Database, entities: Sequence[int]) -> list[str]:
     return list(_by_case_alone(ordered).values())
 
 
-def in_several_scripts(database: Database) -> list[tuple[str, ...]]:
+def in_several_scripts(database: SQLDatabase) -> list[tuple[str, ...]]:
     """Return names that are written in several scripts: traditional and simplified, full and half width.
 
     Each is one name of one entity. Reads the names of all entities.

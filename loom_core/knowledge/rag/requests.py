@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.store.jobs import JobKind
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = [
     "AddRequest",
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SHOWN = 100  # characters of a source in an error
 
 
@@ -83,10 +84,16 @@ class DocumentsRequest(AddRequest):
         """See `AddRequest.job`.
 
         Raises:
-            InvalidInputError: one of them is longer than any document may be; none is added.
+            InvalidInputError: one of them is longer than any document may be, or its address has U+0000 or a
+                lone surrogate; none is added.
         """
         most = LoadLimits().max_text_chars
         for draft in self.documents:
+            if _UNSTORABLE.search(draft.uri):
+                raise InvalidInputError(
+                    f"{_excerpt(draft.uri)} cannot be the address of a document.",
+                    advice="Leave out U+0000 and lone surrogates.",
+                )
             if len(draft.text) > most:
                 raise InvalidInputError(
                     f"{display_uri(draft.uri)} has {len(draft.text):,} characters; the limit is {most:,}.",
@@ -283,7 +290,7 @@ class RebuildRequest(AddRequest):
         database: the store's database.
     """
 
-    database: Database
+    database: SQLDatabase
 
     def job(self) -> dict[str, Any]:
         """See `AddRequest.job`."""

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Sequence
 
     from loom_core.knowledge.model import AliasKind
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLConnection, SQLDatabase
 
 __all__ = ["AliasDecision", "AliasPair", "AliasTable", "PairKind", "StatedAlias"]
 
@@ -75,7 +74,7 @@ class AliasPair(NamedTuple):
 class AliasTable:
     """Groups of merged entities in the store, and the evidence for them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     # -- writing; every method is part of the transaction around it --------------------------------------
@@ -90,7 +89,9 @@ class AliasTable:
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
             news = [row for row in rows if row.confidence >= _SURE_ENOUGH and not _is_stated(db, row)]
-            db.executemany("INSERT OR IGNORE INTO alias_statements VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            db.executemany(
+                "INSERT INTO alias_statements VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows
+            )
         return {end for row in news for end in (row.entity, row.other)}
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
@@ -113,12 +114,14 @@ class AliasTable:
             rows = self._database.rows_in(
                 # Both conditions on the form are needed, else SQLite does not use the index.
                 "SELECT e.key AS entity, o.key AS other FROM entities AS e CROSS JOIN entities AS o "
-                "INDEXED BY entities_form ON o.form = e.form AND o.form != '' AND o.key != e.key "
-                "AND instr(e.id || o.id, ' ') WHERE e.key IN ({}) AND e.form != ''",
+                "INDEXED BY entities_form WHERE e.key IN ({}) AND e.form != '' AND o.form = e.form "
+                "AND o.form != '' AND o.key != e.key AND instr(e.id || o.id, ' ') > 0",
                 entities,
             )
             pairs = {(min(row["entity"], row["other"]), max(row["entity"], row["other"])) for row in rows}
-            db.executemany("INSERT OR IGNORE INTO name_likenesses VALUES (?, ?, NULL)", sorted(pairs))
+            db.executemany(
+                "INSERT INTO name_likenesses VALUES (?, ?, NULL) ON CONFLICT DO NOTHING", sorted(pairs)
+            )
             if db.execute("SELECT 1 FROM alias_decisions LIMIT 1").fetchone() is None:
                 return set()
             decided = self._database.rows_in(
@@ -133,8 +136,8 @@ class AliasTable:
         rows = list(cosines)
         with self._database.write() as db:
             db.executemany(
-                "UPDATE name_likenesses SET cosine = ?3 WHERE entity = ?1 AND other = ?2",
-                rows,
+                "UPDATE name_likenesses SET cosine = ? WHERE entity = ? AND other = ?",
+                [(cosine, entity, other) for entity, other, cosine in rows],
             )
         return {end for entity, other, _ in rows for end in (entity, other)}
 
@@ -142,7 +145,8 @@ class AliasTable:
         """Record a user's decision, in place of the earlier one about the two."""
         with self._database.write() as db:
             db.execute(
-                "INSERT OR REPLACE INTO alias_decisions VALUES (?, ?, ?, ?)",
+                "INSERT INTO alias_decisions VALUES (?, ?, ?, ?) ON CONFLICT (id, other) "
+                "DO UPDATE SET same = excluded.same, decided_at = excluded.decided_at",
                 (*sorted((decision.id, decision.other)), decision.same, time.time()),
             )
 
@@ -207,15 +211,16 @@ class AliasTable:
         """Return pairs with some evidence that are neither in one group nor declared different."""
         rows = self._database.rows(
             "SELECT p.entity, p.other, p.kind, p.confidence, p.chunk FROM ("
-            "SELECT entity, other, kind, MAX(confidence) AS confidence, chunk FROM alias_statements "
-            "GROUP BY entity, other UNION ALL "
+            "SELECT entity, other, kind, confidence, chunk FROM (SELECT s.*, ROW_NUMBER() OVER "
+            "(PARTITION BY entity, other ORDER BY confidence DESC, chunk) AS place FROM alias_statements AS s"
+            ") AS ranked WHERE place = 1 UNION ALL "
             "SELECT entity, other, 'spelling', COALESCE(cosine, 0), NULL FROM name_likenesses) AS p "
             "JOIN entities AS e ON e.key = p.entity JOIN entities AS o ON o.key = p.other "
             "WHERE COALESCE((SELECT canonical FROM aliases WHERE entity = p.entity), p.entity) "
             "!= COALESCE((SELECT canonical FROM aliases WHERE entity = p.other), p.other) "
             "AND NOT EXISTS (SELECT 1 FROM aliases WHERE entity IN (p.entity, p.other) AND canonical = 0) "
-            "AND NOT EXISTS (SELECT 1 FROM alias_decisions AS d WHERE d.id = MIN(e.id, o.id) "
-            "AND d.other = MAX(e.id, o.id) AND NOT d.same) "
+            "AND NOT EXISTS (SELECT 1 FROM alias_decisions AS d WHERE NOT d.same "
+            "AND ((d.id = e.id AND d.other = o.id) OR (d.id = o.id AND d.other = e.id))) "
             "ORDER BY p.confidence DESC, p.entity, p.other LIMIT ?",
             (limit,),
         )
@@ -224,7 +229,7 @@ class AliasTable:
     def locate(self, pair: AliasPair) -> tuple[int, int] | None:
         """Return where in its passage a pair is stated to be the same: start and end."""
         row = self._database.row(
-            "SELECT start, end FROM alias_statements WHERE chunk = ? AND entity = ? AND other = ?",
+            'SELECT start, "end" FROM alias_statements WHERE chunk = ? AND entity = ? AND other = ?',
             (pair.chunk, pair.entity, pair.other),
         )
         return None if row is None else (row["start"], row["end"])
@@ -258,7 +263,7 @@ class AliasTable:
     # -- inside ------------------------------------------------------------------------------------------
 
     def _groups_around(
-        self, db: sqlite3.Connection, entities: Collection[int]
+        self, db: SQLConnection, entities: Collection[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
         """Return the canonical entities around some, as stored and as they should be."""
         around, pairs = self._component(db, entities)
@@ -271,9 +276,7 @@ class AliasTable:
         new |= dict.fromkeys((key for key in around & ids.keys() if new.get(key, key) in hidden_groups), 0)
         return self.canonical_of(sorted(around)), new
 
-    def _component(
-        self, db: sqlite3.Connection, entities: Collection[int]
-    ) -> tuple[set[int], set[AliasPair]]:
+    def _component(self, db: SQLConnection, entities: Collection[int]) -> tuple[set[int], set[AliasPair]]:
         """Return the connected component of some entities, by evidence and stored groups; and its pairs."""
         around: set[int] = set()
         pairs: set[AliasPair] = set()
@@ -287,9 +290,7 @@ class AliasTable:
             ring = ring.union(*grouped.values()) - around
         return around, pairs
 
-    def _without_ambiguous_acronyms(
-        self, db: sqlite3.Connection, pairs: Collection[AliasPair]
-    ) -> list[AliasPair]:
+    def _without_ambiguous_acronyms(self, db: SQLConnection, pairs: Collection[AliasPair]) -> list[AliasPair]:
         """Drop acronyms with several expansions, unless a user decided."""
         meanings: defaultdict[int, set[str]] = defaultdict(set)
         for pair in pairs:
@@ -334,7 +335,7 @@ def _counts(pair: AliasPair) -> bool:
     return pair.confidence >= (_ALIKE if pair.kind == "spelling" else _SURE_ENOUGH)
 
 
-def _is_stated(db: sqlite3.Connection, said: StatedAlias) -> bool:
+def _is_stated(db: SQLConnection, said: StatedAlias) -> bool:
     """Whether a stored passage states the same pair at least as surely."""
     row = db.execute(
         "SELECT 1 FROM alias_statements WHERE entity = ? AND other = ? AND kind = ? AND confidence >= ?",
@@ -343,22 +344,24 @@ def _is_stated(db: sqlite3.Connection, said: StatedAlias) -> bool:
     return row is not None
 
 
-def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
+def _pairs(db: SQLConnection, entities: Sequence[int]) -> set[AliasPair]:
     """Return the evidence that entities are the same: the surest of each kind for each pair."""
     rows = db.execute(
         "WITH wanted AS MATERIALIZED (SELECT value FROM json_each(?)) "
         "SELECT entity, other, kind, MAX(confidence) AS confidence, MIN(chunk) AS chunk FROM wanted "
-        "CROSS JOIN alias_statements ON entity = value GROUP BY entity, other, kind UNION "
+        "CROSS JOIN alias_statements WHERE entity = value GROUP BY entity, other, kind UNION "
         "SELECT entity, other, kind, MAX(confidence), MIN(chunk) FROM wanted "
-        "CROSS JOIN alias_statements ON other = value GROUP BY entity, other, kind UNION "
+        "CROSS JOIN alias_statements WHERE other = value GROUP BY entity, other, kind UNION "
         "SELECT entity, other, 'spelling', cosine, NULL FROM wanted "
-        "CROSS JOIN name_likenesses ON entity = value AND cosine IS NOT NULL UNION "
+        "CROSS JOIN name_likenesses WHERE entity = value AND cosine IS NOT NULL UNION "
         "SELECT entity, other, 'spelling', cosine, NULL FROM wanted "
-        "CROSS JOIN name_likenesses ON other = value AND cosine IS NOT NULL UNION "
-        "SELECT e.key, o.key, 'decision', 1.0, NULL FROM wanted CROSS JOIN entities AS e ON e.key = value "
-        "JOIN alias_decisions AS d ON d.id = e.id AND d.same JOIN entities AS o ON o.id = d.other UNION "
-        "SELECT o.key, e.key, 'decision', 1.0, NULL FROM wanted CROSS JOIN entities AS e ON e.key = value "
-        "JOIN alias_decisions AS d ON d.other = e.id AND d.same JOIN entities AS o ON o.id = d.id",
+        "CROSS JOIN name_likenesses WHERE other = value AND cosine IS NOT NULL UNION "
+        "SELECT e.key, o.key, 'decision', 1.0, NULL FROM wanted CROSS JOIN entities AS e "
+        "JOIN alias_decisions AS d ON d.id = e.id AND d.same "
+        "JOIN entities AS o ON o.id = d.other WHERE e.key = value UNION "
+        "SELECT o.key, e.key, 'decision', 1.0, NULL FROM wanted CROSS JOIN entities AS e "
+        "JOIN alias_decisions AS d ON d.other = e.id AND d.same "
+        "JOIN entities AS o ON o.id = d.id WHERE e.key = value",
         (json.dumps(entities),),
     )
     return set(map(AliasPair._make, rows))

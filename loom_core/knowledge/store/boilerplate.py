@@ -16,31 +16,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from loom_core.knowledge.store.changes import ChangeLog
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["BoilerplateTable"]
 
 _REPEATED = 10  # documents that have a line, from which on it is repeated; as in the triggers of schema.py
 
 _WRITE = """
-INSERT INTO edge_lines (line, document, length, edge)
-SELECT json_extract(value, '$[0]'), key, json_extract(value, '$[1]'), json_extract(value, '$[2]')
-FROM (SELECT value FROM json_each(?)) CROSS JOIN (SELECT key FROM documents WHERE key = ?) WHERE TRUE
-ON CONFLICT DO UPDATE SET length = excluded.length, edge = excluded.edge
+INSERT INTO edge_lines (line, document, length, edge) VALUES (?, ?, ?, ?)
+ON CONFLICT (line, document) DO UPDATE SET length = excluded.length, edge = excluded.edge
 """
-_FORGET = """
-DELETE FROM edge_lines
-WHERE document = ? AND line NOT IN (SELECT json_extract(value, '$[0]') FROM json_each(?))
-"""
+_FORGET = "DELETE FROM edge_lines WHERE document = ? AND line NOT IN (SELECT value FROM json_each(?))"
 _IS_REPEATED = f"""
-{_REPEATED} = (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = e.line LIMIT {_REPEATED}))
+{_REPEATED} = (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = e.line LIMIT {_REPEATED}) AS first)
 """
 
 
 class BoilerplateTable:
     """The lines at the edges of documents, and the passages that are boilerplate."""
 
-    def __init__(self, database: Database, changes: ChangeLog) -> None:
+    def __init__(self, database: SQLDatabase, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
@@ -51,11 +46,13 @@ class BoilerplateTable:
             document: its key; a deleted one is ignored.
             lines: see `edge_lines`.
         """
-        wanted = json.dumps(lines)
+        wanted = {each.line: each for each in lines}
         with self._database.write() as db:
-            db.execute(_FORGET, (document, wanted))
-            db.execute(_WRITE, (wanted, document))
-            db.execute("INSERT OR IGNORE INTO unjudged SELECT key FROM documents WHERE key = ?", (document,))
+            if db.execute("SELECT 1 FROM documents WHERE key = ?", (document,)).fetchone() is None:
+                return
+            db.execute(_FORGET, (document, json.dumps(list(wanted))))
+            db.executemany(_WRITE, [(line, document, *rest) for line, *rest in wanted.values()])
+            db.execute("INSERT INTO unjudged VALUES (?) ON CONFLICT DO NOTHING", (document,))
 
     def lines_of(self, document: int) -> list[EdgeLine]:
         """Return a document's lines."""
@@ -89,7 +86,7 @@ class BoilerplateTable:
     def passages_of(self, document: int) -> set[int]:
         """Return the passages of a document that are boilerplate."""
         rows = self._database.rows(
-            "SELECT key FROM chunks CROSS JOIN boilerplate ON chunk = key WHERE document = ?", (document,)
+            "SELECT key FROM chunks CROSS JOIN boilerplate WHERE chunk = key AND document = ?", (document,)
         )
         return {row["key"] for row in rows}
 
@@ -112,4 +109,6 @@ class BoilerplateTable:
     def read_again(self, documents: Collection[int]) -> None:
         """Queue documents whose lines are to be read, and passages judged, again."""
         with self._database.write() as db:
-            db.executemany("INSERT OR IGNORE INTO uncompared VALUES (?)", [(key,) for key in documents])
+            db.executemany(
+                "INSERT INTO uncompared VALUES (?) ON CONFLICT DO NOTHING", [(key,) for key in documents]
+            )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "PendingChanges"]
 
@@ -53,7 +53,7 @@ class PendingChanges:
 class ChangeLog:
     """Log of changes, with the watermark of each index."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     def note(self, kind: ChangeKind, keys: Iterable[int]) -> None:
@@ -108,7 +108,11 @@ class ChangeLog:
     def restart(self, index: IndexName, *, generation: int, watermark: int) -> None:
         """Register a rebuilt index: its new generation, which names its directory, and its watermark."""
         with self._database.write() as db:
-            db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
+            db.execute(
+                "INSERT INTO indexes VALUES (?, ?, ?) ON CONFLICT (name) "
+                "DO UPDATE SET generation = excluded.generation, watermark = excluded.watermark",
+                (index, generation, watermark),
+            )
 
     def forget(self, index: IndexName) -> None:
         """Unregister an index that no longer exists."""

@@ -13,14 +13,13 @@ from loom_core.knowledge.store.chunk_keys import ChunkKeys
 from loom_core.knowledge.store.fields import FIELD_NAMES, chunks_where
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from loom_core.knowledge.filters import Filters
     from loom_core.knowledge.store.changes import ChangeLog
     from loom_core.knowledge.store.graph import GraphTable
     from loom_core.knowledge.store.prepared_documents import PreparedChunk, PreparedDocument
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLConnection, SQLDatabase, SQLRow
 
 __all__ = ["ChunkRow", "DocumentReader", "DocumentRow", "DocumentTable", "DocumentWriter", "UpsertOutcome"]
 
@@ -66,8 +65,8 @@ class ChunkRow:
 
 _DOCUMENT = "key, id, uri, title, title_source, mime, language, length, metadata, added_at, updated_at"
 _CHUNK = (
-    "SELECT c.key, c.id, c.document, d.id AS document_id, d.uri, d.title, c.ordinal, c.start, c.end, c.page, "
-    "c.kind, c.name, c.heading_path, c.language, c.keywords, c.text "
+    'SELECT c.key, c.id, c.document, d.id AS document_id, d.uri, d.title, c.ordinal, c.start, c."end", '
+    "c.page, c.kind, c.name, c.heading_path, c.language, c.keywords, c.text "
     "FROM chunks AS c JOIN documents AS d ON d.key = c.document "
 )
 
@@ -75,7 +74,7 @@ _CHUNK = (
 class DocumentReader:
     """Reads documents, their chunks, and the fields that filters use."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
@@ -179,10 +178,8 @@ class DocumentReader:
     def chunk_keys_where(self, filters: Filters) -> ChunkKeys:
         """Return the chunks of the documents that match filters; all chunks without filters."""
         sql, parameters = chunks_where(filters)
-        with self._database.read() as db:
-            cursor = db.cursor()
-            cursor.row_factory = None  # plain tuples: there may be very many
-            return ChunkKeys(key for (key,) in cursor.execute(sql, parameters))
+        row = self._database.row(sql, parameters)
+        return ChunkKeys(() if row is None else json.loads(row[0]))
 
     def field_names(self) -> list[str]:
         """Return names that the documents' fields have, sorted."""
@@ -193,7 +190,7 @@ class DocumentReader:
         """Return how many documents, chunks and characters there are."""
         row = self._database.row(
             "SELECT (SELECT COUNT(*) FROM documents), (SELECT COUNT(*) FROM chunks), "
-            "(SELECT COALESCE(SUM(length), 0) FROM documents)"
+            "(SELECT CAST(COALESCE(SUM(length), 0) AS BIGINT) FROM documents)"
         )
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
 
@@ -225,7 +222,7 @@ class DocumentReader:
 class DocumentTable(DocumentReader):
     """Reads and writes documents in the store."""
 
-    def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
+    def __init__(self, database: SQLDatabase, graph: GraphTable, changes: ChangeLog) -> None:
         super().__init__(database)
         self._writer = DocumentWriter(database, graph, changes)
 
@@ -253,17 +250,17 @@ class DocumentTable(DocumentReader):
 
 
 def _encodable(id_: str) -> str:
-    """Return an id without lone surrogates, which SQLite cannot store and no id holds."""
-    return id_.encode("utf-8", "replace").decode()
+    """Return an id without lone surrogates and U+0000, which no database can hold, and no id does."""
+    return id_.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
-def _document(row: sqlite3.Row) -> DocumentRow:
+def _document(row: SQLRow) -> DocumentRow:
     values = dict(row)
     values["metadata"] = json.loads(values["metadata"])
     return DocumentRow(**values)
 
 
-def _chunk(row: sqlite3.Row) -> ChunkRow:
+def _chunk(row: SQLRow) -> ChunkRow:
     values = dict(row)
     values["heading_path"] = tuple(json.loads(values["heading_path"]))
     values["keywords"] = tuple(json.loads(values["keywords"]))
@@ -278,11 +275,11 @@ _Placed = tuple[int, int, "PreparedChunk"]  # key of the document, place in it, 
 class DocumentWriter:
     """Writes and removes documents with all that depends on them.
 
-    Keys are assigned here rather than by SQLite, in the order of the documents, so that all rows of a table
-    are inserted by one statement.
+    Keys are assigned here rather than by the database, in the order of the documents, so that all rows of a
+    table are inserted by one statement.
     """
 
-    def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
+    def __init__(self, database: SQLDatabase, graph: GraphTable, changes: ChangeLog) -> None:
         self._database = database
         self._graph = graph
         self._changes = changes
@@ -310,9 +307,9 @@ class DocumentWriter:
         with self._database.write() as db:
             rows = db.execute("SELECT key FROM chunks WHERE document = ?", (document,)).fetchall()
             self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
-            db.execute("UPDATE documents SET hash = x'' WHERE key = ?", (document,))
+            db.execute("UPDATE documents SET hash = ? WHERE key = ?", (b"", document))
 
-    def _upsert(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
+    def _upsert(self, db: SQLConnection, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
         """Insert or update documents that all have different URIs."""
         sql = "SELECT uri, key, hash FROM documents WHERE uri IN ({})"
         there = {row["uri"]: row for row in self._database.rows_in(sql, [d.uri for d in documents])}
@@ -332,7 +329,7 @@ class DocumentWriter:
         outcomes |= dict.fromkeys((document.uri for document in updated.values()), "updated")
         return [outcomes[document.uri] for document in documents]
 
-    def _add(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[_Placed]:
+    def _add(self, db: SQLConnection, documents: Sequence[PreparedDocument]) -> list[_Placed]:
         """Write new documents; the chunks are still to be written."""
         now = time.time()
         keyed = list(enumerate(documents, start=self._next_key("documents")))
@@ -345,7 +342,7 @@ class DocumentWriter:
         return [(key, n, chunk) for key, document in keyed for n, chunk in enumerate(document.chunks)]
 
     def _update(
-        self, db: sqlite3.Connection, documents: Mapping[int, PreparedDocument]
+        self, db: SQLConnection, documents: Mapping[int, PreparedDocument]
     ) -> tuple[list[_Placed], set[bytes]]:
         """Update existing documents, and remove the chunks that they no longer have.
 
@@ -380,16 +377,16 @@ class DocumentWriter:
                     fresh.append((document, ordinal, chunk))
         left = self._remove_chunks(db, sorted(key for keys in there.values() for key in keys))
         db.executemany(
-            "UPDATE chunks SET ordinal = ?, start = ?, end = ?, page = ?, id = ? WHERE key = ?", kept
+            'UPDATE chunks SET ordinal = ?, start = ?, "end" = ?, page = ?, id = ? WHERE key = ?', kept
         )
         return fresh, left
 
-    def _add_chunks(self, db: sqlite3.Connection, chunks: Sequence[_Placed]) -> None:
+    def _add_chunks(self, db: SQLConnection, chunks: Sequence[_Placed]) -> None:
         if not chunks:
             return
         keyed = list(enumerate(chunks, start=self._next_key("chunks")))
         db.executemany(
-            "INSERT INTO chunks (key, document, ordinal, id, start, end, page, kind, name, heading_path, "
+            'INSERT INTO chunks (key, document, ordinal, id, start, "end", page, kind, name, heading_path, '
             "language, keywords, hash, vector_hash, text) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [_chunk_values(key, document, ordinal, chunk) for key, (document, ordinal, chunk) in keyed],
@@ -406,7 +403,7 @@ class DocumentWriter:
         )
         self._changes.note("vector+", [row["key"] for row in rows])
 
-    def _remove_chunks(self, db: sqlite3.Connection, keys: Sequence[int]) -> set[bytes]:
+    def _remove_chunks(self, db: SQLConnection, keys: Sequence[int]) -> set[bytes]:
         """Remove chunks with their graph rows.
 
         Returns:
@@ -421,16 +418,16 @@ class DocumentWriter:
         self._changes.note("entity", sorted(touched))
         return {row["vector_hash"] for row in rows}
 
-    def _drop_vectors(self, db: sqlite3.Connection, hashes: Iterable[bytes]) -> None:
+    def _drop_vectors(self, db: SQLConnection, hashes: Iterable[bytes]) -> None:
         """Drop those of the vectors that no chunk has any more."""
         db.executemany(
-            "DELETE FROM vectors WHERE hash = ?1 "
-            "AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_hash = ?1)",
+            "DELETE FROM vectors WHERE hash = ? "
+            "AND NOT EXISTS (SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)",
             [(hash_,) for hash_ in hashes],
         )
 
     def _next_key(self, table: Literal["documents", "chunks"]) -> int:
-        """Return the key that SQLite would assign next; stable until the transaction ends."""
+        """Return the next key that was never used; stable until the transaction ends."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         return 1 if row is None else int(row["seq"]) + 1
 
@@ -481,9 +478,9 @@ def _chunk_values(key: int, document: int, ordinal: int, prepared: PreparedChunk
     )
 
 
-def _add_fields(db: sqlite3.Connection, documents: Iterable[tuple[int, PreparedDocument]]) -> None:
+def _add_fields(db: SQLConnection, documents: Iterable[tuple[int, PreparedDocument]]) -> None:
     db.executemany(
-        "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO fields (document, name, value, number, local, instant) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(key, *row) for key, document in documents for row in document.fields],
     )

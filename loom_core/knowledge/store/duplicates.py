@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["CopyOf", "DuplicateGroup", "DuplicateReader", "DuplicateTable", "SimilarText"]
 
@@ -48,7 +48,7 @@ class DuplicateGroup:
 class DuplicateReader:
     """Reads the texts of documents, and which texts are near-duplicates."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     def pending_comparisons(self, limit: int) -> list[int]:
@@ -85,8 +85,8 @@ class DuplicateReader:
         rows = self._database.rows(
             "WITH mine AS (SELECT text FROM copies WHERE document = ?1), near (text, likeness) AS ("
             "SELECT text, 1.0 FROM mine "
-            "UNION ALL SELECT other, likeness FROM likenesses WHERE text IN mine "
-            "UNION ALL SELECT text, likeness FROM likenesses WHERE other IN mine) "
+            "UNION ALL SELECT other, likeness FROM likenesses WHERE text IN (SELECT text FROM mine) "
+            "UNION ALL SELECT text, likeness FROM likenesses WHERE other IN (SELECT text FROM mine)) "
             "SELECT d.uri, near.likeness FROM near JOIN copies AS c ON c.text = near.text "
             "JOIN documents AS d ON d.key = c.document WHERE d.key != ?1 "
             "ORDER BY near.likeness DESC, d.key LIMIT ?2",
@@ -145,13 +145,15 @@ class DuplicateTable(DuplicateReader):
                 return
             text = self.text_with(hash_)
             if text is None:
-                cursor = db.execute("INSERT INTO texts (hash) VALUES (?)", (hash_,))
-                text = int(cursor.lastrowid or 0)
+                sql = "INSERT INTO texts (hash) VALUES (?) RETURNING key"
+                text = int(db.execute(sql, (hash_,)).fetchone()[0])
                 db.executemany(
-                    "INSERT OR IGNORE INTO bands (band, text) VALUES (?, ?)", [(band, text) for band in bands]
+                    "INSERT INTO bands (band, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    [(band, text) for band in bands],
                 )
                 db.executemany(
-                    "INSERT OR REPLACE INTO likenesses (text, other, likeness) VALUES (?, ?, ?)",
+                    "INSERT INTO likenesses (text, other, likeness) VALUES (?, ?, ?) "
+                    "ON CONFLICT (text, other) DO UPDATE SET likeness = excluded.likeness",
                     [(min(text, other), max(text, other), likeness) for other, likeness in alike],
                 )
             db.execute(

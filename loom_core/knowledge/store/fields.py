@@ -50,8 +50,8 @@ def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
 
 
 def chunks_where(filters: Filters) -> _Sql:
-    """Return a statement for the chunk keys of the documents that match filters, and its parameters."""
-    tests, parameters = ["1"], list[_Parameter]()
+    """Return a statement for the chunk keys of documents that match filters, as JSON, and its parameters."""
+    tests, parameters = ["TRUE"], list[_Parameter]()
     for field in filters.fields:
         wanted = [condition for condition in field.conditions if condition.operator != "ne"]
         unwanted = [condition for condition in field.conditions if condition.operator == "ne"]
@@ -60,10 +60,11 @@ def chunks_where(filters: Filters) -> _Sql:
                 documents, values = _documents_where(field, conditions)
                 tests.append(f"document {operator} ({documents})")
                 parameters += values
-    return f"SELECT key FROM chunks WHERE {' AND '.join(tests)}", parameters
+    return f"SELECT json_group_array(key) FROM chunks WHERE {' AND '.join(tests)}", parameters
 
 
 def _row(name: str, value: Scalar) -> FieldRow:
+    name = name.replace("\0", "")
     forms = FieldValue.of(value, fold=name in FOLDED_FIELDS)
     period = forms.period
     if period is None:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from loom_core.files.safe_open import open_regular
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
     from pathlib import Path
 
     from loom_core.knowledge.store.changes import ChangeLog
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase, SQLRow
 
 __all__ = ["NO_TIME", "FileFingerprint", "FileTable", "KnownFile", "read_fingerprint"]
 
@@ -45,7 +44,7 @@ class KnownFile:
 class FileTable:
     """Fingerprints of the files of documents; a row is valid while its document is unchanged since."""
 
-    def __init__(self, database: Database, changes: ChangeLog) -> None:
+    def __init__(self, database: SQLDatabase, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
@@ -97,8 +96,10 @@ class FileTable:
         """Store the fingerprint of a document's file; part of the transaction that writes the document."""
         with self._database.write() as db:
             db.execute(
-                "INSERT OR REPLACE INTO files (document, hash, settings, size, mtime_ns, ctime_ns, content) "
-                "SELECT key, hash, ?, ?, ?, ?, ? FROM documents WHERE uri = ?",
+                "INSERT INTO files (document, hash, settings, size, mtime_ns, ctime_ns, content) "
+                "SELECT key, hash, ?, ?, ?, ?, ? FROM documents WHERE uri = ? ON CONFLICT (document) "
+                "DO UPDATE SET hash = excluded.hash, settings = excluded.settings, size = excluded.size, "
+                "mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns, content = excluded.content",
                 (settings, state.size, state.mtime_ns, state.ctime_ns, state.content, uri),
             )
 
@@ -121,7 +122,7 @@ class FileTable:
         return len(self.documents_under(folder, limit=limit))
 
 
-def _file_of_row(row: sqlite3.Row) -> KnownFile:
+def _file_of_row(row: SQLRow) -> KnownFile:
     state = FileFingerprint(row["size"], row["mtime_ns"], row["ctime_ns"], row["content"])
     return KnownFile(row["key"], row["uri"], row["title"], row["title_source"], state)
 

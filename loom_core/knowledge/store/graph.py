@@ -20,11 +20,11 @@ from loom_core.knowledge.store.prepared_documents import extraction_columns
 from loom_core.knowledge.text.surface_forms import name_form, name_key
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from loom_core.knowledge.model import Extraction
     from loom_core.knowledge.store.prepared_documents import ExtractionColumns
+    from loom_core.storage.sql import SQLConnection, SQLRow
 
 __all__ = ["ABOUT_TYPE", "COMMON", "LINK_TYPE", "EntityReader", "GraphTable", "MentionLink", "NewName"]
 
@@ -40,33 +40,35 @@ SELECT COALESCE(
 ) FROM names WHERE entity = e.key AND type != ''
 """
 _MISJUDGED = f"""
-SELECT e.key, NOT e.common FROM json_each(?) AS j CROSS JOIN entities AS e ON e.key = j.value
-WHERE e.common != ({COMMON})
+SELECT e.key, NOT e.common FROM json_each(?) AS j CROSS JOIN entities AS e
+WHERE e.key = j.value AND e.common != ({COMMON})
 """
 
 _READ_NEAREST = 500  # mentions of an entity that are looked at for another entity in the same passage
 _COMPARED = 8  # passages with both whose text is read
 
 _PASSAGES_OF = """
-SELECT DISTINCT m.chunk FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.entity = e.value
-WHERE m.confidence > 0 AND m.chunk NOT IN boilerplate ORDER BY m.chunk
+SELECT DISTINCT m.chunk FROM json_each(?) AS e CROSS JOIN mentions AS m
+WHERE m.entity = e.value AND m.confidence > 0 AND m.chunk NOT IN (SELECT chunk FROM boilerplate)
+ORDER BY m.chunk
 """
 _TOGETHER = """
 SELECT COALESCE(s.canonical, m.entity) AS other, COUNT(DISTINCT m.chunk)
-FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.chunk = e.value
-LEFT JOIN aliases AS s ON s.entity = m.entity
-WHERE m.type != 'name' AND s.canonical IS NOT 0
+FROM json_each(?) AS e CROSS JOIN mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+WHERE m.chunk = e.value AND m.type != 'name' AND COALESCE(s.canonical, 1) != 0
 GROUP BY other
 """
 _BOTH = """
-SELECT c.key, MIN(a.start, b.start) AS first, MAX(a.end, b.end) AS last, a.name AS one, b.name AS other,
-    c.text
-FROM (
-    SELECT m.* FROM json_each(?1) AS e CROSS JOIN mentions AS m ON m.entity = e.value AND m.confidence > 0
-    LIMIT ?3
-) AS a CROSS JOIN mentions AS b ON b.chunk = a.chunk AND b.entity IN (SELECT value FROM json_each(?2))
-CROSS JOIN chunks AS c ON c.key = a.chunk
-ORDER BY last - first, a.chunk LIMIT ?4
+SELECT * FROM (
+    SELECT c.key, CASE WHEN a.start < b.start THEN a.start ELSE b.start END AS first,
+        CASE WHEN a."end" > b."end" THEN a."end" ELSE b."end" END AS last,
+        a.name AS one, b.name AS other, c.text
+    FROM (
+        SELECT m.* FROM json_each(?1) AS e CROSS JOIN mentions AS m
+        WHERE m.entity = e.value AND m.confidence > 0 LIMIT ?3
+    ) AS a CROSS JOIN mentions AS b CROSS JOIN chunks AS c
+    WHERE b.chunk = a.chunk AND b.entity IN (SELECT value FROM json_each(?2)) AND c.key = a.chunk
+) AS found ORDER BY last - first, key LIMIT ?4
 """
 
 _SLICE = 4_000_000  # relations that are grouped at a time, at about 60 bytes each
@@ -75,25 +77,29 @@ _SLICE = 4_000_000  # relations that are grouped at a time, at about 60 bytes ea
 _NODES = """
 SELECT COALESCE(a.canonical, n.entity) AS key, n.name, n.type, n.uses
 FROM names AS n LEFT JOIN aliases AS a ON a.entity = n.entity
-WHERE a.canonical IS NOT 0
+WHERE COALESCE(a.canonical, 1) != 0
 ORDER BY key, n.uses, n.name DESC, n.type DESC
 """
-_EDGES = """
-SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
-    COUNT(*), MAX(r.confidence)
-FROM relations AS r
-LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
-WHERE one % ?1 = ?2 AND one != other AND one AND other
-GROUP BY one, r.predicate, other
+_RELATIONS = """
+(
+    SELECT COALESCE(s.canonical, subject) AS one, predicate, COALESCE(o.canonical, object) AS other,
+        chunk, start, "end", confidence
+    FROM relations AS r
+    LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
+) AS c
+WHERE one != other AND one != 0 AND other != 0
 """
-# Next to a MAX, SQLite gives the columns of the row that has it.
-_EVIDENCE = """
-SELECT COALESCE(s.canonical, r.subject) AS one, r.predicate, COALESCE(o.canonical, r.object) AS other,
-    r.chunk, r.start, r.end, MAX(r.confidence * 1e9 - r.chunk)
-FROM relations AS r
-LEFT JOIN aliases AS s ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object
-WHERE one != other AND one AND other
-GROUP BY one, r.predicate, other
+_EDGES = f"""
+SELECT one, predicate, other, COUNT(*), MAX(confidence) FROM {_RELATIONS} AND one % ? = ?
+GROUP BY one, predicate, other
+"""
+_EVIDENCE = f"""
+SELECT one, predicate, other, chunk, start, "end" FROM (
+    SELECT c.*, ROW_NUMBER() OVER (
+        PARTITION BY one, predicate, other ORDER BY confidence DESC, chunk, start, "end"
+    ) AS place
+    FROM {_RELATIONS}
+) AS ranked WHERE place = 1
 """
 
 
@@ -151,8 +157,15 @@ _NAMES_OF = (
 # One row of JSON instead of many rows, which cost more to step through than to read.
 _KEYS_OF = """
 SELECT json_group_array(key)
-FROM (SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.value)
+FROM (
+    SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.atom /*postgres ORDER BY e.key*/
+) AS found
 """
+_MENTIONED_IN = """
+SELECT json_group_array(m.chunk), json_group_array(m.entity)
+FROM json_each(?) AS e CROSS JOIN mentions AS m WHERE m.chunk = e.value
+"""
+_ALL = 1 << 62
 
 
 class EntityReader(MentionReader):
@@ -180,8 +193,8 @@ class EntityReader(MentionReader):
     def spellings(self, entities: Sequence[int]) -> dict[int, str]:
         """Return the most used spelling of each entity's own name, by entity, the most used first."""
         rows = self._database.rows_in(
-            "SELECT entity, name, SUM(uses) AS uses FROM names WHERE entity IN ({}) GROUP BY entity, name "
-            "ORDER BY uses, name DESC",
+            "SELECT entity, name, CAST(SUM(uses) AS BIGINT) AS uses FROM names WHERE entity IN ({}) "
+            "GROUP BY entity, name ORDER BY uses, name DESC",
             entities,
         )
         found = {row["entity"]: (row["uses"], row["name"]) for row in rows}
@@ -264,10 +277,9 @@ class EntityReader(MentionReader):
         Where no passage states it, as with names that are only together, their nearest mentions are returned.
         """
         rows = self._database.rows(
-            f"SELECT r.chunk, r.start, r.end FROM ({_NAMES_OF}) AS n "
-            "CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.subject = n.entity "
-            "WHERE r.object IN (SELECT value FROM json_each(?2)) AND r.predicate = ?3 "
-            "ORDER BY r.confidence DESC, r.chunk LIMIT ?4",
+            f'SELECT r.chunk, r.start, r."end" FROM ({_NAMES_OF}) AS n CROSS JOIN relations AS r '
+            "WHERE r.chunk = n.chunk AND r.subject = n.entity AND r.predicate = ?3 "
+            "AND r.object IN (SELECT value FROM json_each(?2)) ORDER BY r.confidence DESC, r.chunk LIMIT ?4",
             (
                 json.dumps(self._members([edge.subject])),
                 json.dumps(self._members([edge.object])),
@@ -285,7 +297,7 @@ class EntityReader(MentionReader):
             return []
         rows = self._database.rows(
             "SELECT key FROM entities AS e WHERE instr(id, ?) > 0 ORDER BY id != ?, instr(id, ?) != 1, "
-            "(SELECT SUM(uses) FROM names WHERE entity = e.key) DESC, id LIMIT ?",
+            "COALESCE((SELECT SUM(uses) FROM names WHERE entity = e.key), 0) DESC, id LIMIT ?",
             (key, key, key, limit),
         )
         found: list[int] = [row["key"] for row in rows]
@@ -297,10 +309,7 @@ class EntityReader(MentionReader):
         row = self._database.row(
             "SELECT (SELECT COUNT(*) FROM entities) "
             "- (SELECT COUNT(*) FROM aliases WHERE entity != canonical), "
-            "(SELECT COUNT(*) FROM (SELECT DISTINCT COALESCE(s.canonical, subject) AS one, predicate, "
-            "COALESCE(o.canonical, object) AS other FROM relations AS r LEFT JOIN aliases AS s "
-            "ON s.entity = r.subject LEFT JOIN aliases AS o ON o.entity = r.object) "
-            "WHERE one != other AND one AND other), "
+            f"(SELECT COUNT(*) FROM (SELECT DISTINCT one, predicate, other FROM {_RELATIONS}) AS found), "
             "(SELECT COUNT(*) FROM mentions)"
         )
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
@@ -326,7 +335,7 @@ class EntityReader(MentionReader):
         """Yield the surest evidence of each relation of `all_edges`."""
         with self._database.read() as db:
             for row in db.execute(_EVIDENCE):
-                yield RelationEvidence(*row[:6])
+                yield RelationEvidence(*row)
 
     def _members(self, entities: Sequence[int]) -> list[int]:
         """Return the entities with all members of their groups."""
@@ -334,11 +343,11 @@ class EntityReader(MentionReader):
         grouped = self.aliases.members_of(sorted(canonical)) if canonical else {}
         return sorted({*entities}.union(*grouped.values()))
 
-    def _name_rows(self, entities: Sequence[int]) -> dict[int, list[sqlite3.Row]]:
+    def _name_rows(self, entities: Sequence[int]) -> dict[int, list[SQLRow]]:
         """Return names with types and uses by canonical entity, sorted by key; the least used name first."""
         members = self._members(entities)
         canonical = self.canonical_of(members)
-        found: dict[int, list[sqlite3.Row]] = {}
+        found: dict[int, list[SQLRow]] = {}
         for row in self._database.rows_in(
             "SELECT entity, name, type, uses FROM names WHERE entity IN ({})", members
         ):
@@ -350,11 +359,12 @@ class EntityReader(MentionReader):
             rows.sort(key=itemgetter("uses"))
         return dict(sorted(found.items()))
 
-    def _relation_rows(self, end: str, members: Sequence[int]) -> list[sqlite3.Row]:
+    def _relation_rows(self, end: str, members: Sequence[int]) -> list[SQLRow]:
         """Return relations by name that have one of the entities at an end: with support and confidence."""
         return self._database.rows(
             "SELECT subject, predicate, object, COUNT(*) AS support, MAX(r.confidence) AS confidence "
-            f"FROM ({_NAMES_OF}) AS n CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.{end} = n.entity "
+            f"FROM ({_NAMES_OF}) AS n CROSS JOIN relations AS r "
+            f"WHERE r.chunk = n.chunk AND r.{end} = n.entity "
             "GROUP BY subject, predicate, object",
             (json.dumps(members),),
         )
@@ -473,12 +483,10 @@ class GraphTable(EntityReader):
             self._count(db, Counter((entity, name, LINK_TYPE) for (_, entity), (*_, name) in found.items()))
         return {entity for _, entity in found}
 
-    def _read_mentions(self, db: sqlite3.Connection, chunks: Sequence[int]) -> Iterable[tuple[int, int]]:
+    def _read_mentions(self, db: SQLConnection, chunks: Sequence[int]) -> Iterable[tuple[int, int]]:
         """Return chunk and entity of all mentions in some chunks."""
-        cursor = db.cursor()
-        cursor.row_factory = None  # plain tuples: there are many
-        sql = "SELECT chunk, entity FROM json_each(?) CROSS JOIN mentions ON chunk = value"
-        return cursor.execute(sql, (json.dumps(chunks),))
+        columns = db.execute(_MENTIONED_IN, (json.dumps(chunks),)).fetchone()
+        return zip(*map(json.loads, columns), strict=True)
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
         """Remove the findings in chunks; part of the transaction that removes them.
@@ -542,9 +550,9 @@ class GraphTable(EntityReader):
             since: leave out names that were noted while `link_watermark` was below this.
         """
         rows = self._database.rows(
-            "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
-            "WHERE newest >= ? ORDER BY entity LIMIT ?",
-            (since, limit),
+            "SELECT entity, id, newest FROM new_names CROSS JOIN entities "
+            "WHERE key = entity AND newest >= ? ORDER BY entity LIMIT ?",
+            (since, _ALL if limit < 0 else limit),
         )
         return list(map(NewName._make, rows))
 
@@ -578,7 +586,7 @@ class GraphTable(EntityReader):
         with self._database.write() as db:
             db.executemany("DELETE FROM new_names WHERE entity = ?", [(entity,) for entity in entities])
 
-    def _unlink(self, db: sqlite3.Connection, subjects: set[int]) -> dict[tuple[int, str, str], int]:
+    def _unlink(self, db: SQLConnection, subjects: set[int]) -> dict[tuple[int, str, str], int]:
         """Drop the mentions that exist only because the name was a subject."""
         uses: Counter[tuple[int, str, str]] = Counter()
         for entity in subjects:
@@ -592,18 +600,17 @@ class GraphTable(EntityReader):
                 uses[entity, row["name"], row["type"]] -= 1
         return uses
 
-    def _delete_unsupported(self, db: sqlite3.Connection, entities: Collection[int]) -> None:
-        for entity in entities:
-            db.execute(
-                "DELETE FROM entities WHERE key = :key "
-                "AND NOT EXISTS (SELECT 1 FROM names WHERE entity = :key) "
-                "AND NOT EXISTS (SELECT 1 FROM mentions WHERE entity = :key) "
-                "AND NOT EXISTS (SELECT 1 FROM abouts WHERE entity = :key)",  # nor is there a relation then
-                {"key": entity},
-            )
+    def _delete_unsupported(self, db: SQLConnection, entities: Collection[int]) -> None:
+        db.executemany(  # without mentions and subjects, there is no relation either
+            "DELETE FROM entities WHERE key = ? "
+            "AND NOT EXISTS (SELECT 1 FROM names WHERE entity = entities.key) "
+            "AND NOT EXISTS (SELECT 1 FROM mentions WHERE entity = entities.key) "
+            "AND NOT EXISTS (SELECT 1 FROM abouts WHERE entity = entities.key)",
+            [(entity,) for entity in entities],
+        )
 
     def _note_new_names(
-        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, ExtractionColumns]], keys: dict[str, int]
+        self, db: SQLConnection, chunks: Sequence[tuple[int, ExtractionColumns]], keys: dict[str, int]
     ) -> None:
         subjects = {
             keys[id_]
@@ -614,12 +621,12 @@ class GraphTable(EntityReader):
         new = subjects - self.still_subjects(sorted(subjects))
         linked = self.link_watermark()
         db.executemany(
-            "INSERT OR IGNORE INTO new_names (entity, newest) VALUES (?, ?)",
+            "INSERT INTO new_names (entity, newest) VALUES (?, ?) ON CONFLICT DO NOTHING",
             [(entity, linked) for entity in sorted(new)],
         )
 
     def _entity_keys(
-        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, ExtractionColumns]]
+        self, db: SQLConnection, chunks: Sequence[tuple[int, ExtractionColumns]]
     ) -> tuple[dict[str, int], set[int]]:
         """Return keys of the entities that are found in chunks; new ones are written.
 
@@ -641,14 +648,14 @@ class GraphTable(EntityReader):
         return keys, self.aliases.note_new([key for key, _ in new])
 
     @staticmethod
-    def _next_key(db: sqlite3.Connection) -> int:
-        """Return the key that SQLite would assign next; stable until the transaction ends."""
+    def _next_key(db: SQLConnection) -> int:
+        """Return the next key that was never used; stable until the transaction ends."""
         row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entities'").fetchone()
         return 1 if row is None else int(row["seq"]) + 1
 
-    def _common(self, db: sqlite3.Connection, entities: Sequence[int]) -> set[int]:
+    def _common(self, db: SQLConnection, entities: Sequence[int]) -> set[int]:
         """Return those of some entities whose names are common words."""
-        sql = "SELECT entities.key FROM json_each(?) CROSS JOIN entities ON entities.key = value WHERE common"
+        sql = "SELECT n.key FROM json_each(?) AS e CROSS JOIN entities AS n WHERE n.key = value AND common"
         return {key for (key,) in db.execute(sql, (json.dumps(entities),))}
 
     def judge(self, entities: Sequence[int]) -> None:
@@ -664,11 +671,11 @@ class GraphTable(EntityReader):
                 [(float(not common), key) for common, key in changed],
             )
 
-    def _count(self, db: sqlite3.Connection, uses: Counter[tuple[int, str, str]]) -> None:
+    def _count(self, db: SQLConnection, uses: Counter[tuple[int, str, str]]) -> None:
         """Change the counts of names by so much."""
         db.executemany(
             "INSERT INTO names VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (entity, name, type) DO UPDATE SET uses = uses + excluded.uses",
+            "ON CONFLICT (entity, name, type) DO UPDATE SET uses = names.uses + excluded.uses",
             [(*identity, change) for identity, change in sorted(uses.items(), key=itemgetter(0))],
         )
         db.executemany(

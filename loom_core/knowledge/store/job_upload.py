@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["JobUpload", "discard_unacknowledged"]
 
@@ -25,17 +25,17 @@ class JobUpload:
         request: the request as JSON.
     """
 
-    def __init__(self, database: Database, request: dict[str, Any]) -> None:
+    def __init__(self, database: SQLDatabase, request: dict[str, Any]) -> None:
         self.id = "job-" + secrets.token_hex(4)
         self._database = database
         self._next = 0
         with database.write() as db:
             cursor = db.execute(
                 "INSERT INTO jobs (id, kind, state, request, created_at) "
-                "VALUES (?, 'add', 'receiving', ?, ?)",
+                "VALUES (?, 'add', 'receiving', ?, ?) RETURNING key",
                 (self.id, json.dumps(request), time.time()),
             )
-            self._key = int(cursor.lastrowid or 0)
+            self._key = int(cursor.fetchone()[0])
 
     def append(self, items: Sequence[tuple[str, bytes]]) -> None:
         """Store some documents: URI and payload."""
@@ -50,7 +50,7 @@ class JobUpload:
             )
             db.execute(
                 "INSERT INTO job_counts VALUES (?, 'pending', ?, 0) ON CONFLICT (job, state) "
-                "DO UPDATE SET documents = documents + excluded.documents",
+                "DO UPDATE SET documents = job_counts.documents + excluded.documents",
                 (self._key, len(items)),
             )
         self._next += len(items)
@@ -66,7 +66,7 @@ class JobUpload:
         return self.id
 
 
-def discard_unacknowledged(database: Database) -> int:
+def discard_unacknowledged(database: SQLDatabase) -> int:
     """Discard all jobs that were never acknowledged. Call it only while no process uploads one.
 
     Returns:

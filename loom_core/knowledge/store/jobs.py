@@ -16,10 +16,9 @@ from loom_core.llm.interface import Usage
 from loom_core.observability.propagation import inject_context
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
 
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLConnection, SQLDatabase, SQLRow
 
 __all__ = [
     "Job",
@@ -125,7 +124,7 @@ class Throughput:
 class JobReader:
     """Reads the progress of jobs, and the outcome of their documents."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     def get(self, id_: str) -> Job | None:
@@ -224,8 +223,8 @@ class JobReader:
     def throughput(self, job: Job) -> Throughput | None:
         """Return the throughput of a job; None if it is not known."""
         row = self._database.row(
-            "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
-            "FROM job_paces WHERE job = ?",
+            "SELECT SUM(seconds) AS seconds, CAST(SUM(documents) AS BIGINT) AS documents, "
+            "CAST(SUM(chunks) AS BIGINT) AS chunks FROM job_paces WHERE job = ?",
             (job.key,),
         )
         if row is None or not row["seconds"]:
@@ -266,7 +265,7 @@ class JobReader:
         row = self._database.row("SELECT COUNT(*) AS n FROM job_notes WHERE job = ?", (job.key,))
         return 0 if row is None else int(row["n"])
 
-    def _job(self, row: sqlite3.Row) -> Job:
+    def _job(self, row: SQLRow) -> Job:
         values = dict(row)
         values["request"] = json.loads(values["request"])
         counts = self._database.rows(
@@ -287,7 +286,7 @@ class JobTable(JobReader):
         keep: how many finished jobs are kept.
     """
 
-    def __init__(self, database: Database, *, keep: int = 1000) -> None:
+    def __init__(self, database: SQLDatabase, *, keep: int = 1000) -> None:
         super().__init__(database)
         self._keep = keep
 
@@ -316,10 +315,10 @@ class JobTable(JobReader):
         # JSON is escaped: a path that is not UTF-8 has lone surrogates.
         row = (id_, kind, "running" if listed else "queued", json.dumps(request), time.time())
         with self._database.write() as db:
-            cursor = db.execute(
-                "INSERT INTO jobs (id, kind, state, request, created_at) VALUES (?, ?, ?, ?, ?)", row
+            sql = (
+                "INSERT INTO jobs (id, kind, state, request, created_at) VALUES (?, ?, ?, ?, ?) RETURNING key"
             )
-            job = int(cursor.lastrowid or 0)
+            job = int(db.execute(sql, row).fetchone()[0])
             db.executemany(
                 "INSERT INTO items (job, ordinal, uri, size, state, payload) "
                 "VALUES (?, ?, ?, ?, 'pending', ?)",
@@ -401,7 +400,7 @@ class JobTable(JobReader):
         with self._database.write() as db:
             rows = self._database.rows_in(
                 "SELECT i.job, i.ordinal FROM jobs AS j CROSS JOIN items AS i INDEXED BY items_state "
-                "ON i.job = j.key AND i.state = 'pending' WHERE i.uri IN ({}) AND j.finished_at IS NULL",
+                "WHERE i.uri IN ({}) AND i.job = j.key AND i.state = 'pending' AND j.finished_at IS NULL",
                 uris,
             )
             db.executemany(
@@ -473,10 +472,11 @@ class JobTable(JobReader):
         return True
 
 
-def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int], *, chunks: int = 0) -> None:
+def _count(db: SQLConnection, job: int, documents: Mapping[ItemState, int], *, chunks: int = 0) -> None:
     db.executemany(
         "INSERT INTO job_counts VALUES (?, ?, ?, ?) ON CONFLICT (job, state) "
-        "DO UPDATE SET documents = documents + excluded.documents, chunks = chunks + excluded.chunks",
+        "DO UPDATE SET documents = job_counts.documents + excluded.documents, "
+        "chunks = job_counts.chunks + excluded.chunks",
         [(job, state, n, chunks) for state, n in documents.items() if n],
     )
 
@@ -484,26 +484,28 @@ def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int],
 class JobProgress:
     """Records the throughput, usage and notes of a job; deleted with the job."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     def note_work(self, job: Job, *, seconds: float, documents: int, chunks: int) -> None:
         """Record how long a piece of a job's work took. Kept across restarts."""
         with self._database.write() as db:
-            cursor = db.execute(
+            made = db.execute(
                 "INSERT INTO job_paces (job, seconds, documents, chunks) SELECT key, ?, ?, ? FROM jobs "
-                "WHERE key = ?",
+                "WHERE key = ? RETURNING key",
                 (seconds, documents, chunks, job.key),
-            )
-            db.execute("DELETE FROM job_paces WHERE key <= ?", ((cursor.lastrowid or 0) - _PIECES,))
+            ).fetchone()
+            if made is not None:
+                db.execute("DELETE FROM job_paces WHERE key <= ?", (made[0] - _PIECES,))
 
     def add_llm_usage(self, job: Job, usage: Usage) -> None:
         """Add the usage of a language model to a job, while the job exists."""
         with self._database.write() as db:
             db.execute(
-                "INSERT INTO job_spendings SELECT key, ?, ?, ? FROM jobs WHERE key = ? "
-                "ON CONFLICT (job) DO UPDATE SET input_tokens = input_tokens + excluded.input_tokens, "
-                "output_tokens = output_tokens + excluded.output_tokens, cost = cost + excluded.cost",
+                "INSERT INTO job_spendings AS s SELECT key, ?, ?, CAST(? AS DOUBLE PRECISION) FROM jobs "
+                "WHERE key = ? ON CONFLICT (job) DO UPDATE "
+                "SET input_tokens = s.input_tokens + excluded.input_tokens, "
+                "output_tokens = s.output_tokens + excluded.output_tokens, cost = s.cost + excluded.cost",
                 (usage.input_tokens, usage.output_tokens, usage.cost, job.key),
             )
 

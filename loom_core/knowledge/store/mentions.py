@@ -16,84 +16,87 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from loom_core.knowledge.model import AboutSource
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLConnection, SQLDatabase
 
 __all__ = ["AboutRow", "MentionReader", "MentionRow"]
 
 _LOOKED_AT = 50  # mentions of an entity that are searched for some in chunks not about it
 
-# json_each keeps the order of the list, and so do the aggregates that of the rows they are given.
+# In SQLite json_each keeps the order of the list, and so do the aggregates that of the rows they are given.
 _MENTIONS_IN = """
-SELECT json_group_array(chunk), json_group_array(entity), json_group_array(start), json_group_array(end),
+SELECT json_group_array(chunk), json_group_array(entity), json_group_array(start), json_group_array("end"),
     json_group_array(name), json_group_array(confidence)
 FROM (
-    SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, m.start, m.end, m.name, m.confidence
-    FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.chunk = e.value
-    LEFT JOIN aliases AS s ON s.entity = m.entity WHERE s.canonical IS NOT 0 AND m.confidence > 0
-)
+    SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, m.start, m."end", m.name, m.confidence
+    FROM json_each(?) AS e CROSS JOIN mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+    WHERE m.chunk = e.value AND COALESCE(s.canonical, 1) != 0 AND m.confidence > 0
+    /*postgres ORDER BY e.key, m.entity, m.start*/
+) AS found
 """
 _ABOUTS_IN = """
 SELECT json_group_array(chunk), json_group_array(entity), json_group_array(document),
     json_group_array(source), json_group_array(name), json_group_array(confidence)
 FROM (
     SELECT a.chunk, COALESCE(s.canonical, a.entity) AS entity, c.document, a.source, a.name, a.confidence
-    FROM json_each(?) AS e CROSS JOIN abouts AS a ON a.chunk = e.value
-    CROSS JOIN chunks AS c ON c.key = a.chunk LEFT JOIN aliases AS s ON s.entity = a.entity
-    WHERE s.canonical IS NOT 0
-)
+    FROM json_each(?) AS e CROSS JOIN abouts AS a CROSS JOIN chunks AS c
+    LEFT JOIN aliases AS s ON s.entity = a.entity
+    WHERE a.chunk = e.value AND c.key = a.chunk AND COALESCE(s.canonical, 1) != 0
+    /*postgres ORDER BY e.key, a.entity, a.source*/
+) AS found
 """
 _ENTITIES_IN = """
 SELECT json_group_array(COALESCE(s.canonical, m.entity)) FROM (
-    SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions ON chunk = e.value AND confidence > 0
-    UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts ON chunk = e.value
-) AS m LEFT JOIN aliases AS s ON s.entity = m.entity WHERE s.canonical IS NOT 0
+    SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions WHERE chunk = e.value AND confidence > 0
+    UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts WHERE chunk = e.value
+) AS m LEFT JOIN aliases AS s ON s.entity = m.entity WHERE COALESCE(s.canonical, 1) != 0
 """
 _DOCUMENTS_OF = """
-SELECT json_group_array(key), json_group_array(document)
-FROM (SELECT c.key, c.document FROM json_each(?) AS e CROSS JOIN chunks AS c ON c.key = e.value)
+SELECT json_group_array(c.key), json_group_array(c.document)
+FROM json_each(?) AS e CROSS JOIN chunks AS c WHERE c.key = e.value
 """
 _MEMBERS_OF = """
-SELECT json_group_array(json_array(s.entity, s.canonical))
-FROM json_each(?) AS e CROSS JOIN aliases AS s ON s.canonical = e.value AND s.entity != e.value
+SELECT json_group_array(s.entity), json_group_array(s.canonical)
+FROM json_each(?) AS e CROSS JOIN aliases AS s WHERE s.canonical = e.value AND s.entity != e.value
 """
 _RECOGNISED = """
 SELECT DISTINCT m.chunk, COALESCE(s.canonical, m.entity) AS entity
 FROM mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
-WHERE m.chunk > ? AND m.type != 'name' AND s.canonical IS NOT 0 AND m.chunk NOT IN boilerplate
+WHERE m.chunk > ? AND m.type != 'name' AND COALESCE(s.canonical, 1) != 0
+    AND m.chunk NOT IN (SELECT chunk FROM boilerplate)
 ORDER BY m.chunk
 """
 _PASSAGE_COUNTS = """
-SELECT n.entity, SUM(n.uses) FROM json_each(?) AS e CROSS JOIN names AS n ON n.entity = e.value
-WHERE n.type NOT IN ('', 'name') GROUP BY n.entity
+SELECT n.entity, CAST(SUM(n.uses) AS BIGINT) FROM json_each(?) AS e CROSS JOIN names AS n
+WHERE n.entity = e.value AND n.type NOT IN ('', 'name') GROUP BY n.entity
 """
 _PASSAGE_COUNTS_OF_GROUPS = """
-SELECT json_extract(e.value, '$[1]') AS entity, COUNT(DISTINCT m.chunk)
-FROM json_each(?) AS e CROSS JOIN mentions AS m ON m.entity = json_extract(e.value, '$[0]')
-WHERE m.type != 'name' GROUP BY json_extract(e.value, '$[1]')
+SELECT s.canonical, COUNT(DISTINCT m.chunk)
+FROM json_each(?) AS e CROSS JOIN aliases AS s CROSS JOIN mentions AS m
+WHERE s.canonical = e.value AND m.entity = s.entity AND m.type != 'name' GROUP BY s.canonical
 """
 _OF_EACH = """
 SELECT '[' || group_concat((
-    SELECT '[' || json_group_array(chunk) || ',' || json_group_array(confidence) || ']' FROM ({})
+    SELECT '[' || json_group_array(chunk) || ',' || json_group_array(confidence) || ']' FROM ({}) AS found
 )) || ']'
 FROM json_each(?1) AS e
 """
 _MENTIONS_OF = _OF_EACH.format(
     "SELECT chunk, confidence FROM mentions WHERE entity = e.value AND confidence > 0 "
-    "AND chunk NOT IN boilerplate ORDER BY chunk, start LIMIT ?2"
+    "AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY chunk, start LIMIT ?2"
 )
 _PASSING_MENTIONS_OF = _OF_EACH.format(
     f"""
     SELECT chunk, confidence FROM (
         SELECT chunk, start, confidence FROM mentions WHERE entity = e.value AND confidence > 0
-        AND chunk NOT IN boilerplate ORDER BY chunk, start LIMIT {_LOOKED_AT}
+        AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY chunk, start LIMIT {_LOOKED_AT}
     ) AS m
     WHERE NOT EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = e.value)
     ORDER BY chunk, start LIMIT ?2
     """
 )
 _ABOUTS_OF = _OF_EACH.format(
-    "SELECT chunk, confidence FROM abouts WHERE entity = e.value AND chunk NOT IN boilerplate "
-    "ORDER BY confidence DESC, chunk LIMIT ?2"
+    "SELECT chunk, confidence FROM abouts WHERE entity = e.value "
+    "AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY confidence DESC, chunk LIMIT ?2"
 )
 
 
@@ -122,7 +125,7 @@ class AboutRow(NamedTuple):
 class MentionReader:
     """Reads mentions and subjects by chunk and by entity."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
         self.aliases = AliasTable(database)
 
@@ -150,7 +153,7 @@ class MentionReader:
 
     def boilerplate_among(self, chunks: Collection[int]) -> set[int]:
         """Return those of some passages that are boilerplate."""
-        sql = "SELECT value FROM json_each(?) WHERE value IN boilerplate"
+        sql = "SELECT value FROM json_each(?) WHERE value IN (SELECT chunk FROM boilerplate)"
         with self._database.read() as db:
             if db.execute("SELECT 1 FROM boilerplate LIMIT 1").fetchone() is None:  # as in most
                 return set()
@@ -167,14 +170,11 @@ class MentionReader:
         if not entities:
             return {}
         with self._database.read() as db:
-            (grouped,) = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
-            members: list[list[int]] = json.loads(grouped)
-            canonical = {shown for _, shown in members}
-            pairs = json.dumps([*members, *([shown, shown] for shown in canonical)])
+            canonical = {shown for _, shown in _members_of(db, entities)}
             alone = _json_array([entity for entity in entities if entity not in canonical])
             return {
                 **dict(map(tuple, db.execute(_PASSAGE_COUNTS, (alone,)))),
-                **dict(map(tuple, db.execute(_PASSAGE_COUNTS_OF_GROUPS, (pairs,)))),
+                **dict(map(tuple, db.execute(_PASSAGE_COUNTS_OF_GROUPS, (_json_array(canonical),)))),
             }
 
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
@@ -206,15 +206,21 @@ class MentionReader:
         if not entities:
             return {}
         with self._database.read() as db:
-            (grouped,) = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
+            grouped = _members_of(db, entities)
             of = dict.fromkeys(entities)
-            members = [*of, *(member for member, _ in json.loads(grouped))]
+            members = [*of, *(member for member, _ in grouped)]
             (text,) = db.execute(sql, (_json_array(members), limit)).fetchone()
         found = [list(zip(*columns, strict=True)) for columns in json.loads(text)]
         result = dict(zip(of, found, strict=False))
-        for (_, canonical), rows in zip(json.loads(grouped), found[len(of) :], strict=True):
+        for (_, canonical), rows in zip(grouped, found[len(of) :], strict=True):
             result[canonical] = result[canonical] + rows
         return result
+
+
+def _members_of(db: SQLConnection, entities: Collection[int]) -> list[tuple[int, int]]:
+    """Return the other members of the groups of canonical entities, each with the canonical entity."""
+    columns = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
+    return list(zip(*map(json.loads, columns), strict=True))
 
 
 def _by_chunk(row: tuple[int, float]) -> int:

@@ -1,8 +1,13 @@
-"""Tables of `record.db`, the system of record of one knowledge base."""
+"""Tables of a knowledge base: the versions of its schema, and what only PostgreSQL needs."""
 
 from __future__ import annotations
 
-__all__ = ["SCHEMA"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["POSTGRES_SCRIPTS", "SCHEMA"]
 
 # Keys are AUTOINCREMENT where an index elsewhere refers to them: a key is never reused, so that an index
 # that lags behind cannot confuse a new row with an old one.
@@ -45,7 +50,7 @@ CREATE TABLE chunks (
     document INTEGER NOT NULL REFERENCES documents (key),
     ordinal INTEGER NOT NULL,
     start INTEGER NOT NULL,
-    end INTEGER NOT NULL,
+    "end" INTEGER NOT NULL,
     page INTEGER,
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -81,7 +86,7 @@ CREATE TABLE mentions (
     chunk INTEGER NOT NULL REFERENCES chunks (key),
     entity INTEGER NOT NULL REFERENCES entities (key),
     start INTEGER NOT NULL,      -- in the chunk
-    end INTEGER NOT NULL,
+    "end" INTEGER NOT NULL,
     name TEXT NOT NULL,
     type TEXT NOT NULL,
     method TEXT NOT NULL,
@@ -110,7 +115,7 @@ CREATE TABLE relations (
     predicate TEXT NOT NULL,
     object INTEGER NOT NULL REFERENCES entities (key),
     start INTEGER NOT NULL,      -- in the chunk
-    end INTEGER NOT NULL,
+    "end" INTEGER NOT NULL,
     method TEXT NOT NULL,
     confidence REAL NOT NULL,
     PRIMARY KEY (chunk, subject, predicate, object)
@@ -252,7 +257,7 @@ CREATE TABLE alias_statements (  -- passages that say that two entities are one
     other INTEGER NOT NULL REFERENCES entities (key),
     kind TEXT NOT NULL,          -- acronym, also_called, translation
     start INTEGER NOT NULL,      -- in the chunk
-    end INTEGER NOT NULL,
+    "end" INTEGER NOT NULL,
     confidence REAL NOT NULL,
     PRIMARY KEY (chunk, entity, other)
 ) WITHOUT ROWID;
@@ -269,7 +274,7 @@ CREATE INDEX name_likenesses_new ON name_likenesses (entity) WHERE cosine IS NUL
 CREATE TABLE alias_decisions (   -- what people decided; by ids, so that it outlives the entities
     id TEXT NOT NULL,            -- of the two the smaller
     other TEXT NOT NULL,
-    same INTEGER NOT NULL,
+    same BOOLEAN NOT NULL,
     decided_at REAL NOT NULL,
     PRIMARY KEY (id, other)
 ) WITHOUT ROWID;
@@ -289,7 +294,7 @@ CREATE TABLE free_mentions (
     chunk INTEGER NOT NULL,
     entity INTEGER NOT NULL,
     start INTEGER NOT NULL,      -- in the chunk
-    end INTEGER NOT NULL,
+    "end" INTEGER NOT NULL,
     name TEXT NOT NULL,
     type TEXT NOT NULL,
     method TEXT NOT NULL,
@@ -318,7 +323,7 @@ CREATE TABLE free_relations (
     predicate TEXT NOT NULL,
     object INTEGER NOT NULL,
     start INTEGER NOT NULL,      -- in the chunk
-    end INTEGER NOT NULL,
+    "end" INTEGER NOT NULL,
     method TEXT NOT NULL,
     confidence REAL NOT NULL,
     PRIMARY KEY (chunk, subject, predicate, object)
@@ -379,9 +384,9 @@ UPDATE mentions SET type = 'name' WHERE method = 'title';
 DELETE FROM names;
 INSERT INTO names SELECT entity, name, type, COUNT(*) FROM (
     SELECT entity, name, type FROM mentions UNION ALL SELECT entity, name, '' FROM abouts
-) GROUP BY entity, name, type;
+) AS named GROUP BY entity, name, type;
 -- Whether its names are common words: a function of `names`, see `COMMON` in graph.py.
-ALTER TABLE entities ADD COLUMN common INTEGER NOT NULL DEFAULT FALSE;
+ALTER TABLE entities ADD COLUMN common BOOLEAN NOT NULL DEFAULT FALSE;
 UPDATE entities SET common = TRUE WHERE key IN (
     SELECT entity FROM names WHERE type != '' GROUP BY entity
     HAVING SUM(uses) >= 10 AND 5 * SUM(CASE type WHEN 'name' THEN 0 ELSE uses END) < SUM(uses)
@@ -396,7 +401,7 @@ CREATE TABLE edge_lines (        -- lines at the beginning and end of documents,
     line INTEGER NOT NULL,       -- hash
     document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE,
     length INTEGER NOT NULL,     -- characters
-    edge INTEGER NOT NULL,       -- whether it is at the beginning or end
+    edge BOOLEAN NOT NULL,       -- whether it is at the beginning or end
     PRIMARY KEY (line, document)
 ) WITHOUT ROWID;
 CREATE INDEX edge_lines_document ON edge_lines (document);
@@ -414,7 +419,137 @@ CREATE TRIGGER edge_lines_went AFTER DELETE ON edge_lines BEGIN
     AND 9 = (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = OLD.line LIMIT 10)); END;
 CREATE TRIGGER boilerplate_went AFTER DELETE ON chunks BEGIN
     DELETE FROM boilerplate WHERE chunk = OLD.key; END;
-INSERT OR IGNORE INTO uncompared SELECT key FROM documents
+INSERT INTO uncompared SELECT key FROM documents WHERE TRUE ON CONFLICT DO NOTHING
 """
 
 SCHEMA: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4, _VERSION_5)
+
+# Functions of SQLite that statements use. json_each has the keys, the numbers and the texts of a list.
+_FUNCTIONS = """
+CREATE FUNCTION json_each(list TEXT, OUT key BIGINT, OUT value BIGINT, OUT atom TEXT) RETURNS SETOF RECORD
+    STABLE LANGUAGE sql AS $$
+    SELECT place - 1, CASE json_typeof(item) WHEN 'number' THEN (item #>> '{}')::bigint END, item #>> '{}'
+    FROM json_array_elements(list::json) WITH ORDINALITY AS items (item, place)
+    $$;
+CREATE FUNCTION instr(text TEXT, part TEXT) RETURNS INTEGER IMMUTABLE LANGUAGE sql
+    AS $$ SELECT strpos(text, part) $$;
+CREATE FUNCTION json_array_of(items ANYCOMPATIBLEARRAY) RETURNS TEXT IMMUTABLE LANGUAGE sql
+    AS $$ SELECT array_to_json(items)::text $$;
+CREATE AGGREGATE json_group_array(ANYCOMPATIBLE)
+    (SFUNC = array_append, STYPE = ANYCOMPATIBLEARRAY, INITCOND = '{}', FINALFUNC = json_array_of);
+CREATE FUNCTION list_of(items TEXT[]) RETURNS TEXT IMMUTABLE LANGUAGE sql
+    AS $$ SELECT array_to_string(items, ',') $$;
+CREATE AGGREGATE group_concat(TEXT)
+    (SFUNC = array_append, STYPE = TEXT[], INITCOND = '{}', FINALFUNC = list_of)
+"""
+# The highest keys ever, which SQLite keeps in a table of this name.
+_KEYS = """
+CREATE TABLE sqlite_sequence (name TEXT PRIMARY KEY, seq BIGINT NOT NULL);
+INSERT INTO sqlite_sequence VALUES ('documents', 0), ('chunks', 0), ('entities', 0), ('changes', 0);
+ALTER TABLE texts ALTER COLUMN key ADD GENERATED BY DEFAULT AS IDENTITY;
+ALTER TABLE job_paces ALTER COLUMN key ADD GENERATED BY DEFAULT AS IDENTITY;
+ALTER TABLE job_notes ALTER COLUMN key ADD GENERATED BY DEFAULT AS IDENTITY
+"""
+
+
+def _trigger(name: str, event: str, body: str, *, rows: str = "") -> str:
+    """Return a script for a trigger: once for a statement, whose rows are `rows`, or else once for a row."""
+    each = f"REFERENCING {rows} FOR EACH STATEMENT" if rows else "FOR EACH ROW"
+    event, when, condition = event.partition(" WHEN ")
+    return (
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql "
+        f"AS $$ BEGIN {body}; RETURN NULL; END $$;\n"
+        f"CREATE TRIGGER {name} AFTER {event} {each} {when}{condition} EXECUTE FUNCTION {name}()"
+    )
+
+
+_CAME, _WENT = "NEW TABLE AS came", "OLD TABLE AS went"
+_HIGHEST = (
+    "UPDATE sqlite_sequence SET seq = GREATEST(seq, (SELECT MAX({}) FROM came)) WHERE name = TG_TABLE_NAME"
+)
+_MISSING = "NOT EXISTS (SELECT 1 FROM vectors WHERE hash = {}.vector_hash)"
+_UNUSED = "DELETE FROM texts WHERE key = OLD.text AND NOT EXISTS (SELECT 1 FROM copies WHERE text = OLD.text)"
+# Documents with lines that more than nine have by now, and not before; or no longer, but before.
+_REPEATED = """
+INSERT INTO unjudged SELECT e.document
+FROM (SELECT line, COUNT(*) AS n FROM {rows} GROUP BY line) AS f JOIN edge_lines AS e ON e.line = f.line
+WHERE (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = f.line LIMIT 10 + f.n) AS first)
+BETWEEN {least} AND {most} ON CONFLICT DO NOTHING
+"""
+_TRIGGERS = (
+    _trigger("documents_keyed", "INSERT ON documents", _HIGHEST.format("key"), rows=_CAME),
+    _trigger("chunks_keyed", "INSERT ON chunks", _HIGHEST.format("key"), rows=_CAME),
+    _trigger("entities_keyed", "INSERT ON entities", _HIGHEST.format("key"), rows=_CAME),
+    _trigger("changes_keyed", "INSERT ON changes", _HIGHEST.format("came.seq"), rows=_CAME),
+    _trigger(
+        "documents_added", "INSERT ON documents", "INSERT INTO uncompared SELECT key FROM came", rows=_CAME
+    ),
+    _trigger(
+        "documents_changed",
+        "UPDATE OF hash ON documents WHEN (OLD.hash != NEW.hash)",
+        "INSERT INTO uncompared VALUES (NEW.key) ON CONFLICT DO NOTHING",
+    ),
+    _trigger("copies_gone", "DELETE ON copies", _UNUSED),
+    _trigger("copies_changed", "UPDATE OF text ON copies WHEN (OLD.text != NEW.text)", _UNUSED),
+    _trigger(
+        "unembedded_more",
+        "INSERT ON unembedded",
+        "UPDATE coverage SET unembedded = unembedded + (SELECT COUNT(*) FROM came)",
+        rows=_CAME,
+    ),
+    _trigger(
+        "unembedded_less",
+        "DELETE ON unembedded",
+        "UPDATE coverage SET unembedded = unembedded - (SELECT COUNT(*) FROM went)",
+        rows=_WENT,
+    ),
+    _trigger(
+        "chunks_came",
+        "INSERT ON chunks",
+        "UPDATE coverage SET chunks = chunks + (SELECT COUNT(*) FROM came); "
+        f"INSERT INTO unembedded SELECT key FROM came WHERE {_MISSING.format('came')}",
+        rows=_CAME,
+    ),
+    _trigger(
+        "chunks_went",
+        "DELETE ON chunks",
+        "UPDATE coverage SET chunks = chunks - (SELECT COUNT(*) FROM went); "
+        "DELETE FROM unembedded WHERE chunk IN (SELECT key FROM went); "
+        "DELETE FROM boilerplate WHERE chunk IN (SELECT key FROM went)",
+        rows=_WENT,
+    ),
+    _trigger(
+        "chunks_say_else",
+        "UPDATE OF vector_hash ON chunks",
+        "DELETE FROM unembedded WHERE chunk = OLD.key; "
+        f"INSERT INTO unembedded SELECT NEW.key WHERE {_MISSING.format('NEW')}",
+    ),
+    _trigger(
+        "vectors_came",
+        "INSERT ON vectors",
+        "DELETE FROM unembedded WHERE chunk IN (SELECT key FROM chunks JOIN came ON vector_hash = came.hash)",
+        rows=_CAME,
+    ),
+    _trigger(
+        "vectors_went",
+        "DELETE ON vectors",
+        "INSERT INTO unembedded SELECT key FROM chunks JOIN went ON vector_hash = went.hash "
+        "ON CONFLICT DO NOTHING",
+        rows=_WENT,
+    ),
+    _trigger(
+        "edge_lines_came",
+        "INSERT ON edge_lines",
+        _REPEATED.format(rows="came", least="10", most="9 + f.n"),
+        rows=_CAME,
+    ),
+    _trigger(
+        "edge_lines_went",
+        "DELETE ON edge_lines",
+        _REPEATED.format(rows="went", least="10 - f.n", most="9"),
+        rows=_WENT,
+    ),
+)
+
+POSTGRES_SCRIPTS: Mapping[int, Sequence[str]] = {0: (_FUNCTIONS,), 5: (_KEYS, *_TRIGGERS)}
+"""Scripts for PostgreSQL alone; see `PostgresDatabase`. The triggers do what those of `SCHEMA` do."""

@@ -1,7 +1,8 @@
-"""The knowledge store: the tables of one knowledge base, in one SQLite database."""
+"""The knowledge store: the tables of one knowledge base, in one database."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from loom_core.knowledge.store.boilerplate import BoilerplateTable
@@ -16,7 +17,7 @@ from loom_core.knowledge.store.vectors import EmbedderMigration, ImportedVectors
 from loom_core.storage import Database
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["KnowledgeStore", "MetaName"]
 
@@ -54,15 +55,20 @@ class KnowledgeStore:
     Every method of its tables is one transaction, or part of the `database.write()` around it.
 
     Args:
-        path: `record.db`, made if absent; None keeps the store in memory.
-        read_only: whether changes are refused.
+        place: `record.db`, made if absent; None keeps the store in memory; or an open database with the
+            tables of `SCHEMA`, which `close` closes.
+        read_only: whether changes to a file are refused.
 
     Raises:
         StoreError: see `Database`.
     """
 
-    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
-        self.database = Database(path, schema=SCHEMA, read_only=read_only)
+    def __init__(self, place: Path | SQLDatabase | None, *, read_only: bool = False) -> None:
+        self.database: SQLDatabase = (
+            Database(place, schema=SCHEMA, read_only=read_only)
+            if place is None or isinstance(place, Path)
+            else place
+        )
         self.changes = ChangeLog(self.database)
         self.graph = GraphTable(self.database)
         self.aliases = self.graph.aliases
@@ -84,7 +90,10 @@ class KnowledgeStore:
     def set(self, name: MetaName, value: str) -> None:
         """Set a metadata value."""
         with self.database.write() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+            db.execute(
+                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                (name, value),
+            )
 
     def close(self) -> None:
         """Close the database."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.store.changes import ChangeLog, IndexName
-    from loom_core.storage import Database
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
 
@@ -21,7 +21,7 @@ __all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
 class VectorTable:
     """Vectors of chunks, made by the model that the store's metadata `embedder` names."""
 
-    def __init__(self, database: Database, changes: ChangeLog) -> None:
+    def __init__(self, database: SQLDatabase, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
@@ -47,9 +47,10 @@ class VectorTable:
                 "SELECT key, vector_hash FROM chunks WHERE vector_hash IN ({})", hashes
             )
             there = {row["vector_hash"] for row in rows}
+            found = {hash_: row.tobytes() for hash_, row in zip(hashes, blobs, strict=True) if hash_ in there}
             db.executemany(
-                "INSERT OR REPLACE INTO vectors VALUES (?, ?)",
-                [(hash_, row.tobytes()) for hash_, row in zip(hashes, blobs, strict=True) if hash_ in there],
+                "INSERT INTO vectors VALUES (?, ?) ON CONFLICT (hash) DO UPDATE SET vector = excluded.vector",
+                list(found.items()),
             )
             self._changes.note("vector+", sorted(row["key"] for row in rows))
 
@@ -107,7 +108,7 @@ _INDEXES: tuple[IndexName, ...] = ("vectors", "chroma", "remote")
 class EmbedderMigration:
     """Migration from one embedder to another. Its state is in the store's metadata as `next_…`."""
 
-    def __init__(self, database: Database, changes: ChangeLog) -> None:
+    def __init__(self, database: SQLDatabase, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
@@ -160,13 +161,17 @@ class EmbedderMigration:
         ]
         with self._database.write() as db:
             if self.target_embedder() == embedder:
-                db.executemany("INSERT OR REPLACE INTO next_vectors VALUES (?, ?)", rows)
+                db.executemany(
+                    "INSERT INTO next_vectors VALUES (?, ?) "
+                    "ON CONFLICT (hash) DO UPDATE SET vector = excluded.vector",
+                    rows,
+                )
 
     def coverage(self) -> tuple[int, int]:
         """Return how many chunks have such a vector, and how many there are. Reads all chunks."""
         row = self._database.row(
-            "SELECT COUNT(*) AS total, COALESCE(SUM(EXISTS "
-            "(SELECT 1 FROM next_vectors WHERE hash = vector_hash)), 0) AS done FROM chunks"
+            "SELECT COUNT(*) AS total, COUNT(CASE WHEN EXISTS "
+            "(SELECT 1 FROM next_vectors WHERE hash = vector_hash) THEN 1 END) AS done FROM chunks"
         )
         return (0, 0) if row is None else (row["done"], row["total"])
 
@@ -204,13 +209,13 @@ class EmbedderMigration:
 class ImportedVectors:
     """Vectors from an archive, by the hash of the embedded text, made by the store's embedder."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SQLDatabase) -> None:
         self._database = database
 
     def store(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Store vectors: hash and float16 blob."""
         with self._database.write() as db:
-            db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
+            db.executemany("INSERT INTO offered_vectors VALUES (?, ?) ON CONFLICT DO NOTHING", rows)
 
     def has_any(self) -> bool:
         """Whether any vector is stored."""

@@ -40,12 +40,13 @@ __all__ = [
 def draft_payload(draft: DocumentDraft) -> bytes:
     """Return a draft as the payload of a job item, until the document is stored.
 
-    Lone surrogates become question marks; metadata values unknown to JSON become strings.
+    Lone surrogates become question marks, and U+0000 is left out of the title as the loader leaves it out of
+    the text; metadata values unknown to JSON become strings.
     """
     return json.dumps(
         {
             "text": draft.text,
-            "title": draft.title,
+            "title": draft.title.replace("\0", ""),
             "title_source": draft.title_source,
             "mime": draft.mime,
             "metadata": draft.metadata,

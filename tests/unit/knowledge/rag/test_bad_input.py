@@ -86,6 +86,30 @@ async def answer_or_refusal(
     return items
 
 
+# -- documents --------------------------------------------------------------------------------------
+
+
+async def test_the_character_0_is_left_out_of_what_is_stored():
+    """PostgreSQL could not hold it."""
+    knowledge_base = GraphRAGKnowledgeBase.from_config(embedding_provider=None, name="zero")
+    await knowledge_base.add_texts(
+        ["Bob\0Smith pays."], titles=["Fe\0es"], metadatas=[{"ta\0gs": ["r\0ed", "x"], "deep": {"\0": "\0"}}]
+    )
+    (item,) = await knowledge_base.query("Who pays?", filters={"tags": "red"})
+    assert (item.content, item.metadata["title"]) == ("BobSmith pays.", "Fees")
+    database = knowledge_base.store.database
+    for (table,) in database.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
+        texts = [value for row in database.rows(f"SELECT * FROM {table}") for value in row]
+        assert not any("\0" in text for text in texts if isinstance(text, str)), table
+    knowledge_base.close()
+
+
+@pytest.mark.parametrize("uri", ["text:a\0", "text:\ud800"])
+async def test_an_address_that_no_database_can_hold_is_refused(harbour, uri: str):
+    with pytest.raises(InvalidInputError, match="cannot be the address of a document"):
+        await harbour.add_texts(["x"], uris=[uri])
+
+
 # -- questions --------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.aliases import AliasDecision, AliasTable, StatedAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.slow
 
@@ -34,10 +34,10 @@ def table_with(store: KnowledgeStore, chunks: int = 4) -> AliasTable:
             "metadata, added_at, updated_at) VALUES (1, 'd', 'u', '', 'none', '', '', '', 0, '', '{}', 0, 0)"
         )
         db.executemany(
-            "INSERT INTO chunks (key, id, document, ordinal, start, end, kind, name, heading_path, "
+            'INSERT INTO chunks (key, id, document, ordinal, start, "end", kind, name, heading_path, '
             "language, keywords, hash, vector_hash, text) "
-            "VALUES (?1, ?1, 1, ?1, 0, 9, '', '', '[]', '', '[]', '', '', '')",
-            [(key,) for key in range(1, chunks + 1)],
+            "VALUES (?, ?, 1, ?, 0, 9, '', '', '[]', '', '[]', '', '', '')",
+            [(key, str(key), key) for key in range(1, chunks + 1)],
         )
         db.executemany(
             "INSERT INTO entities (key, id, form) VALUES (?, ?, ?)",
@@ -47,10 +47,8 @@ def table_with(store: KnowledgeStore, chunks: int = 4) -> AliasTable:
 
 
 @pytest.fixture
-def table() -> Iterator[AliasTable]:
-    store = KnowledgeStore(None)
-    yield table_with(store)
-    store.close()
+def table(store: KnowledgeStore) -> AliasTable:
+    return table_with(store)
 
 
 def stated(

@@ -152,3 +152,17 @@ def test_a_key_is_never_used_twice(store: KnowledgeStore, prepare):
     store.documents.remove(1)
     store.documents.upsert(prepare(PARTS[0]))
     assert min(store.documents.chunk_keys()) > last
+
+
+def test_the_character_0_is_in_no_field_and_in_no_id(store: KnowledgeStore, prepare):
+    store.documents.upsert(prepare("Some text.", **{"ta\0gs": ["r\0ed"]}))
+    assert store.documents.chunk_keys_where(filters_of(store, {"tags": "red"})) == {1}
+    assert store.documents.chunk_keys_where(filters_of(store, {"tags": "r\0ed"})) == {1}
+    assert store.documents.get("text:a\0") is store.documents.chunk("\0") is None
+
+
+def test_texts_are_sorted_by_their_code_points(store: KnowledgeStore, prepare):
+    names = ["Zell", "a", "aa", "ä", "Ａ", "中", "\U00020000", "_", " "]
+    store.documents.upsert(prepare("Some text.", **{f"x{name}": 1 for name in names}))
+    found = [name for name in store.documents.field_names() if name.startswith("x")]
+    assert found == sorted(f"x{name}" for name in names)

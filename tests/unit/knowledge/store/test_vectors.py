@@ -129,6 +129,7 @@ def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepar
     store.close()
 
 
+@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_pending_looks_at_no_chunk_that_has_its_vector(store: KnowledgeStore, prepare, steps):
     """The cost does not grow with the number of finished chunks."""
     for n in range(50):
