@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from loom_core.errors import ConfigError, InvalidInputError, StoreError, first_line
@@ -160,6 +161,73 @@ def _servers(parameters: Mapping[str, str]) -> str:
     return ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=False))
 
 
+class _Lease:
+    """Use of a connection up to a time.
+
+    Attributes:
+        due: the time, as `time.monotonic` counts.
+        has_expired: whether the connection was cut as it was still in use then.
+    """
+
+    def __init__(self, wire: socket.socket, due: float) -> None:
+        self._wire = wire
+        self.due = due
+        self.has_expired = False
+
+    def cut(self) -> None:
+        self.has_expired = True
+        with suppress(OSError):
+            self._wire.shutdown(socket.SHUT_RDWR)
+
+
+class _Watchdog:
+    """Cuts connections that are in use for too long. It is one thread, as starting one outlasts a query."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._leases: set[_Lease] = set()
+        self._thread: threading.Thread | None = None
+        self._wakes_at = 0.0
+
+    def watch(self, lease: _Lease) -> None:
+        with self._changed:
+            self._leases.add(lease)
+            if self._thread is None or not self._thread.is_alive():
+                self._wakes_at = lease.due
+                self._thread = threading.Thread(target=self._run, name="loom-postgres-watchdog", daemon=True)
+                self._thread.start()
+            elif lease.due < self._wakes_at:
+                self._changed.notify()
+
+    def release(self, lease: _Lease) -> None:
+        with self._changed:
+            self._leases.discard(lease)
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._leases:
+                self._wakes_at = min(lease.due for lease in self._leases)
+                self._changed.wait(self._wakes_at - time.monotonic())
+                for lease in [each for each in self._leases if each.due <= time.monotonic()]:
+                    self._leases.discard(lease)
+                    lease.cut()
+            self._thread = None
+
+
+_watchdog = _Watchdog()
+
+
+class _Line(NamedTuple):
+    """A connection, and its socket once more: libpq closes its own as soon as it breaks."""
+
+    connection: _Connection
+    wire: socket.socket
+
+    def close(self) -> None:
+        self.connection.close()
+        self.wire.close()
+
+
 class PostgresPool:
     """Pool of connections to one database; each use of one has a deadline.
 
@@ -186,7 +254,7 @@ class PostgresPool:
         self.address = f"{_servers(parameters)}/{parameters.get('dbname', '')}"
         self._unavailable = unavailable
         self._size = size
-        self._idle: list[_Connection] = []
+        self._idle: list[_Line] = []
         self._free = threading.BoundedSemaphore(size)
         self._is_closed = False
 
@@ -215,14 +283,22 @@ class PostgresPool:
         Raises:
             LoomError: the server cannot be asked, or took too long; as `unavailable` makes it.
         """
-        connection = self._take() or self._connect()
+        import psycopg
+
+        line = self._take() or self._connect()
+        lease = _Lease(line.wire, time.monotonic() + seconds)
         is_usable = False
+        _watchdog.watch(lease)
         try:
-            with self._limit_time(connection, seconds):
-                yield connection
-            is_usable = not self._is_closed
+            yield line.connection
+            is_usable = not self._is_closed and not lease.has_expired
+        except psycopg.Error as error:
+            if lease.has_expired:
+                raise self._unavailable(f"it has not answered within {seconds:g} s", "57014") from error
+            raise
         finally:
-            self._idle.append(connection) if is_usable else connection.close()
+            _watchdog.release(lease)
+            self._idle.append(line) if is_usable else line.close()
 
     def close(self) -> None:
         """Close the connections; one that is in use is closed after that."""
@@ -231,20 +307,20 @@ class PostgresPool:
 
     def close_idle(self) -> None:
         """Close the idle connections, as a server that was restarted has lost them all."""
-        while (connection := self._take()) is not None:
-            connection.close()
+        while (line := self._take()) is not None:
+            line.close()
 
-    def _take(self) -> _Connection | None:
+    def _take(self) -> _Line | None:
         with suppress(IndexError):  # another thread may have taken the last one
             return self._idle.pop()
         return None
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> _Line:
         import psycopg
         from psycopg.conninfo import make_conninfo
 
         try:
-            return psycopg.connect(
+            connection = psycopg.connect(
                 make_conninfo(**self._parameters),
                 autocommit=True,
                 prepare_threshold=None,  # PgBouncer hands each transaction to another session
@@ -254,30 +330,7 @@ class PostgresPool:
             text = first_line(error)
             state = next((state for state, words in _CONNECT_FAILURES.items() if re.search(words, text)), "")
             raise self._unavailable(text, state) from error
-
-    @contextmanager
-    def _limit_time(self, connection: _Connection, seconds: float) -> Generator[None]:
-        import psycopg
-
-        has_expired = threading.Event()
-        with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as wire:
-
-            def cut() -> None:
-                has_expired.set()
-                with suppress(OSError):
-                    wire.shutdown(socket.SHUT_RDWR)
-
-            timer = threading.Timer(seconds, cut)
-            timer.daemon = True
-            timer.start()
-            try:
-                yield
-            except psycopg.Error as error:
-                if has_expired.is_set():
-                    raise self._unavailable(f"it has not answered within {seconds:g} s", "57014") from error
-                raise
-            finally:
-                timer.cancel()
+        return _Line(connection, socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM))
 
 
 SECRET_VARIABLE = "LOOM_DATABASE_SECRET"
@@ -476,11 +529,9 @@ class PostgresDatabase:
 
     def _ask_once(self, sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[_Row]:
         with self._pool.lease(self._seconds) as connection, connection.pipeline():
-            connection.execute(_READ)
+            # What is sent at once is one transaction.
             self._set_up(connection, self._seconds, takes_turn=False)
-            cursor = _Statements(connection, self._columns).execute(sql, parameters)
-            connection.execute("COMMIT")
-        return cursor
+            return _Statements(connection, self._columns).execute(sql, parameters)
 
     def _set_up(self, connection: _Connection, seconds: float, *, takes_turn: bool) -> None:
         settings = {

@@ -20,12 +20,12 @@ from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.knowledge.uris import display_uri
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterator, Sequence
 
     from loom_core.knowledge.maintenance.finding import Repair
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.storage.sql import SQLRow
 
 __all__ = ["COUNTED_NAMES", "MISJUDGED", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
 
@@ -117,7 +117,7 @@ def check_documents(store: KnowledgeStore, hash_: Callable[[DocumentDraft], byte
     return check
 
 
-def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> str:
+def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[SQLRow]) -> str:
     """Return the first problem of a document's chunks, or an empty text."""
     if id_ != document_id(draft.uri):
         return "the document's id does not match its address"
@@ -175,7 +175,7 @@ def _format_uris(uris: Sequence[str]) -> str:
 
 COUNTED_NAMES = (
     "SELECT entity, name, type, COUNT(*) AS uses FROM (SELECT entity, name, type FROM mentions "
-    f"UNION ALL SELECT entity, name, '{ABOUT_TYPE}' FROM abouts) GROUP BY entity, name, type"
+    f"UNION ALL SELECT entity, name, '{ABOUT_TYPE}' FROM abouts) AS named GROUP BY entity, name, type"
 )
 """Statement for the rows that the table `names` should hold."""
 
@@ -273,19 +273,19 @@ def check_graph(store: KnowledgeStore) -> Iterator[CheckFinding]:
         text = f"relations in {len(rows):,} documents are between entities that are not mentioned there"
         yield CheckFinding("graph", text, "documents", tuple(row["document"] for row in rows))
     (wrong,) = store.database.rows(
-        f"SELECT (SELECT COUNT(*) FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES})) + "
-        f"(SELECT COUNT(*) FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)) AS n"
+        f"SELECT (SELECT COUNT(*) FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) AS more) + "
+        f"(SELECT COUNT(*) FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names) AS less) AS n"
     )
     if wrong["n"]:
         yield CheckFinding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
-    (misjudged,) = store.database.rows(f"SELECT COUNT(*) AS n FROM ({MISJUDGED})")
+    (misjudged,) = store.database.rows(f"SELECT COUNT(*) AS n FROM ({MISJUDGED}) AS found")
     if misjudged["n"]:
         text = f"of {misjudged['n']:,} names it is wrong whether they are common words"
         yield CheckFinding("graph", text, "graph")
     if misgrouped := store.aliases.find_misgrouped():
         text = f"{len(misgrouped):,} entities are in the wrong group of aliases"
         yield CheckFinding("graph", text, "graph")
-    (unsupported,) = store.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
+    (unsupported,) = store.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED}) AS found")
     if unsupported["n"]:
         yield CheckFinding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
     if not 0 <= store.graph.link_watermark() <= store.documents.last_chunk():
@@ -295,11 +295,10 @@ def check_graph(store: KnowledgeStore) -> Iterator[CheckFinding]:
 def check_vectors(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Find vectors without a chunk, or with another dimension than the embedder's."""
     orphans = store.database.rows(
-        "SELECT hex(hash) AS hash FROM vectors WHERE NOT EXISTS "
-        "(SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)"
+        "SELECT hash FROM vectors WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)"
     )
     if orphans:
-        keys = tuple(row["hash"] for row in orphans)
+        keys = tuple(row["hash"].hex() for row in orphans)
         yield CheckFinding("vectors", f"{len(orphans):,} vectors belong to no passage", "vectors", keys)
     dimension = int(store.get("dimension") or 0)
     if bad := list(_broken(store, dimension)):
@@ -312,8 +311,8 @@ def check_vectors(store: KnowledgeStore) -> Iterator[CheckFinding]:
 def _queue_is_wrong(store: KnowledgeStore) -> bool:
     """Whether the queue of chunks to embed, or its count, contradicts the vectors."""
     (row,) = store.database.rows(
-        f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) EXCEPT SELECT chunk FROM unembedded) "
-        f"OR EXISTS (SELECT chunk FROM unembedded EXCEPT SELECT * FROM ({UNEMBEDDED})) "
+        f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) AS missing EXCEPT SELECT chunk FROM unembedded) "
+        f"OR EXISTS (SELECT chunk FROM unembedded EXCEPT SELECT * FROM ({UNEMBEDDED}) AS missing) "
         "OR NOT EXISTS (SELECT 1 FROM coverage WHERE chunks = (SELECT COUNT(*) FROM chunks) "
         "AND unembedded = (SELECT COUNT(*) FROM unembedded)) AS wrong"
     )

@@ -299,14 +299,14 @@ class DocumentWriter:
         """Remove documents with everything that only they support; an unknown key is no error."""
         with self._database.write() as db:
             rows = self._database.rows_in("SELECT key FROM chunks WHERE document IN ({})", keys)
-            self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
+            self._drop_vectors(db, self._remove_chunks(db, sorted(row["key"] for row in rows)))
             db.executemany("DELETE FROM documents WHERE key = ?", [(key,) for key in keys])
 
     def remove_chunks(self, document: int) -> None:
         """Remove a document's chunks, and clear its hash so that the next upsert writes it in any case."""
         with self._database.write() as db:
             rows = db.execute("SELECT key FROM chunks WHERE document = ?", (document,)).fetchall()
-            self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
+            self._drop_vectors(db, self._remove_chunks(db, sorted(row["key"] for row in rows)))
             db.execute("UPDATE documents SET hash = ? WHERE key = ?", (b"", document))
 
     def _upsert(self, db: SQLConnection, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:

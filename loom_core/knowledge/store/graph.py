@@ -175,8 +175,7 @@ class EntityReader(MentionReader):
         """Return entities by id (`name_key` of a name): those that exist, with their own keys."""
         # Ingest batches ask for thousands: sorted, neighbouring index entries are read together.
         wanted = sorted(ids)
-        with self._database.read() as db:
-            (keys,) = db.execute(_KEYS_OF, (json.dumps(wanted),)).fetchone()
+        (keys,) = self._database.row(_KEYS_OF, (json.dumps(wanted),))
         return {id_: key for id_, key in zip(wanted, json.loads(keys), strict=True) if key is not None}
 
     def find_canonical(self, ids: Sequence[str]) -> dict[str, int]:

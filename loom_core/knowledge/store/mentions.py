@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from loom_core.knowledge.model import AboutSource
-    from loom_core.storage.sql import SQLConnection, SQLDatabase
+    from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["AboutRow", "MentionReader", "MentionRow"]
 
@@ -154,10 +154,9 @@ class MentionReader:
     def boilerplate_among(self, chunks: Collection[int]) -> set[int]:
         """Return those of some passages that are boilerplate."""
         sql = "SELECT value FROM json_each(?) WHERE value IN (SELECT chunk FROM boilerplate)"
-        with self._database.read() as db:
-            if db.execute("SELECT 1 FROM boilerplate LIMIT 1").fetchone() is None:  # as in most
-                return set()
-            return {key for (key,) in db.execute(sql, (_json_array(chunks),))}
+        if self._database.row("SELECT 1 FROM boilerplate LIMIT 1") is None:  # as in most
+            return set()
+        return {key for (key,) in self._database.rows(sql, (_json_array(chunks),))}
 
     def recognised(self, *, after: int = 0) -> Iterator[tuple[int, int]]:
         """Yield every passage after one with each entity that its extractor recognised in it; by passage."""
@@ -169,13 +168,13 @@ class MentionReader:
         """Return in how many passages each of some entities was recognised; entities in none are left out."""
         if not entities:
             return {}
-        with self._database.read() as db:
-            canonical = {shown for _, shown in _members_of(db, entities)}
-            alone = _json_array([entity for entity in entities if entity not in canonical])
-            return {
-                **dict(map(tuple, db.execute(_PASSAGE_COUNTS, (alone,)))),
-                **dict(map(tuple, db.execute(_PASSAGE_COUNTS_OF_GROUPS, (_json_array(canonical),)))),
-            }
+        canonical = {shown for _, shown in self._members_of(entities)}
+        alone = _json_array([entity for entity in entities if entity not in canonical])
+        counts = dict(map(tuple, self._database.rows(_PASSAGE_COUNTS, (alone,))))
+        if canonical:
+            grouped = self._database.rows(_PASSAGE_COUNTS_OF_GROUPS, (_json_array(canonical),))
+            counts |= map(tuple, grouped)
+        return counts
 
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
@@ -197,30 +196,26 @@ class MentionReader:
         found = self._of_each(_ABOUTS_OF, entities, limit)
         return {entity: sorted(rows, key=_surest)[:limit] for entity, rows in found.items()}
 
-    def _columns(self, sql: str, chunks: Collection[int]) -> list[list[Any]]:
-        with self._database.read() as db:
-            return list(map(json.loads, db.execute(sql, (_json_array(chunks),)).fetchone()))
+    def _columns(self, sql: str, keys: Collection[int]) -> list[list[Any]]:
+        return list(map(json.loads, self._database.row(sql, (_json_array(keys),))))
+
+    def _members_of(self, entities: Collection[int]) -> list[tuple[int, int]]:
+        """Return the other members of the groups of canonical entities, each with the canonical entity."""
+        return list(zip(*self._columns(_MEMBERS_OF, entities), strict=True))
 
     def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return rows of canonical entities: at most `limit` of each member of their groups."""
         if not entities:
             return {}
-        with self._database.read() as db:
-            grouped = _members_of(db, entities)
-            of = dict.fromkeys(entities)
-            members = [*of, *(member for member, _ in grouped)]
-            (text,) = db.execute(sql, (_json_array(members), limit)).fetchone()
+        grouped = self._members_of(entities)
+        of = dict.fromkeys(entities)
+        members = [*of, *(member for member, _ in grouped)]
+        (text,) = self._database.row(sql, (_json_array(members), limit))
         found = [list(zip(*columns, strict=True)) for columns in json.loads(text)]
         result = dict(zip(of, found, strict=False))
         for (_, canonical), rows in zip(grouped, found[len(of) :], strict=True):
             result[canonical] = result[canonical] + rows
         return result
-
-
-def _members_of(db: SQLConnection, entities: Collection[int]) -> list[tuple[int, int]]:
-    """Return the other members of the groups of canonical entities, each with the canonical entity."""
-    columns = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
-    return list(zip(*map(json.loads, columns), strict=True))
 
 
 def _by_chunk(row: tuple[int, float]) -> int:

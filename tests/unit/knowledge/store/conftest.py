@@ -51,6 +51,12 @@ def _empty(database: PostgresDatabase) -> None:
         db.execute("UPDATE sqlite_sequence SET seq = 0")
 
 
+@pytest.fixture
+def empty_postgres(postgres_database: PostgresDatabase) -> PostgresDatabase:
+    _empty(postgres_database)
+    return postgres_database
+
+
 @pytest.fixture(params=["memory", "postgres"])
 def store(request: pytest.FixtureRequest) -> Iterator[KnowledgeStore]:
     if request.param == "memory":
@@ -58,9 +64,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[KnowledgeStore]:
         yield store
         store.close()
     else:
-        database: PostgresDatabase = request.getfixturevalue("postgres_database")
-        _empty(database)
-        yield KnowledgeStore(database)
+        yield KnowledgeStore(request.getfixturevalue("empty_postgres"))
 
 
 @pytest.fixture
