@@ -1,4 +1,4 @@
-"""The system of record of a knowledge base: one SQLite file from which every index is derived."""
+"""The system of record of a knowledge base: one database from which every index is derived."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from loom_core.knowledge.store import KnowledgeStore
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("store", ["memory"], indirect=True)]
 
 CHUNKS = 60
 ENTITIES = 40
@@ -130,7 +130,6 @@ def test_the_entities_of_chunks_are_those_mentioned_and_those_they_are_about(gra
     assert mentioned != mentioned | about
 
 
-@pytest.mark.parametrize("store", ["memory"], indirect=True)
 def test_an_entity_that_stands_everywhere_costs_no_more_than_the_limit(graph: KnowledgeStore, steps):
     def cost() -> int:
         with steps(graph) as count:
