@@ -28,7 +28,10 @@ ON CONFLICT (line, document) DO UPDATE SET length = excluded.length, edge = excl
 """
 _FORGET = "DELETE FROM edge_lines WHERE document = ? AND line NOT IN (SELECT value FROM json_each(?))"
 _IS_REPEATED = f"""
-{_REPEATED} = (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = e.line LIMIT {_REPEATED}) AS first)
+{_REPEATED} = (
+    SELECT COUNT(*)
+    FROM (SELECT 1 FROM edge_lines WHERE line = e.line ORDER BY document LIMIT {_REPEATED}) AS first
+)
 """
 
 

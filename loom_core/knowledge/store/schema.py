@@ -469,12 +469,16 @@ _HIGHEST = (
 )
 _MISSING = "NOT EXISTS (SELECT 1 FROM vectors WHERE hash = {}.vector_hash)"
 _UNUSED = "DELETE FROM texts WHERE key = OLD.text AND NOT EXISTS (SELECT 1 FROM copies WHERE text = OLD.text)"
-# Documents with lines that more than nine have by now, and not before; or no longer, but before.
+# Documents with lines that more than nine have by now, and not before; or no longer, but before. Without the
+# order of an index, PostgreSQL reads all lines, as it expects to find some soon.
 _REPEATED = """
 INSERT INTO unjudged SELECT e.document
-FROM (SELECT line, COUNT(*) AS n FROM {rows} GROUP BY line) AS f JOIN edge_lines AS e ON e.line = f.line
-WHERE (SELECT COUNT(*) FROM (SELECT 1 FROM edge_lines WHERE line = f.line LIMIT 10 + f.n) AS first)
-BETWEEN {least} AND {most} ON CONFLICT DO NOTHING
+FROM (SELECT line, COUNT(*) AS n FROM {rows} GROUP BY line) AS f
+CROSS JOIN LATERAL (SELECT document FROM edge_lines WHERE line = f.line ORDER BY document) AS e
+WHERE (
+    SELECT COUNT(*)
+    FROM (SELECT 1 FROM edge_lines WHERE line = f.line ORDER BY document LIMIT 10 + f.n) AS first
+) BETWEEN {least} AND {most} ON CONFLICT DO NOTHING
 """
 _TRIGGERS = (
     _trigger("documents_keyed", "INSERT ON documents", _HIGHEST.format("key"), rows=_CAME),
