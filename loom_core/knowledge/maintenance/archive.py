@@ -460,7 +460,9 @@ def _take_decisions(store: KnowledgeStore, archive: ArchiveReader) -> None:
             rows.append(row)
         marks = ", ".join("?" * len(columns))
         with store.database.write() as db:
-            db.executemany(f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+            db.executemany(
+                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING", rows
+            )
             regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
             store.changes.note("entity", sorted(regrouped))
 

@@ -144,8 +144,8 @@ def _write_fields(store: KnowledgeStore, db: SQLConnection, keys: Sequence[int])
             continue
         db.execute("DELETE FROM fields WHERE document = ?", (key,))
         db.executemany(
-            "INSERT OR IGNORE INTO fields (document, name, value, number, local, instant) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO fields (document, name, value, number, local, instant) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             [(key, *values) for values in field_rows(draft, language=row.language)],
         )
         store.changes.note("document", [key])
@@ -154,13 +154,13 @@ def _write_fields(store: KnowledgeStore, db: SQLConnection, keys: Sequence[int])
 def _recount(store: KnowledgeStore, db: SQLConnection) -> None:
     """Recount names, drop unsupported entities, and regroup the others."""
     wrong = (
-        f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
-        f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)"
+        f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) AS more "
+        f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names) AS less"
     )
     entities = {row["entity"] for row in db.execute(wrong)}
     db.executemany("DELETE FROM names WHERE entity = ?", [(entity,) for entity in entities])
     db.executemany(
-        f"INSERT INTO names SELECT * FROM ({COUNTED_NAMES}) WHERE entity = ? "
+        f"INSERT INTO names SELECT * FROM ({COUNTED_NAMES}) AS counted WHERE entity = ? "
         "AND EXISTS (SELECT 1 FROM entities WHERE key = entity)",
         [(entity,) for entity in entities],
     )
@@ -171,7 +171,8 @@ def _recount(store: KnowledgeStore, db: SQLConnection) -> None:
     store.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
     # Links to their names may be lost: search for these again.
     db.executemany(
-        "INSERT OR REPLACE INTO new_names (entity, newest) VALUES (?, ?)",
+        "INSERT INTO new_names (entity, newest) VALUES (?, ?) "
+        "ON CONFLICT (entity) DO UPDATE SET newest = excluded.newest",
         [(entity, store.documents.last_chunk()) for entity in store.graph.still_subjects(sorted(entities))],
     )
 

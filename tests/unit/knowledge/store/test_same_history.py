@@ -18,6 +18,8 @@ from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.near_duplicates import compare_pending
 from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.maintenance.check import check_changes, check_documents, check_graph, check_vectors
+from loom_core.knowledge.maintenance.finding import CheckFinding
+from loom_core.knowledge.maintenance.repair import repair
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.aliases import AliasDecision
@@ -161,6 +163,11 @@ def answers(store: KnowledgeStore) -> dict[str, object]:
     }
 
 
+def findings(store: KnowledgeStore) -> list[CheckFinding]:
+    found = check_documents(store, PIPELINE.hash).findings
+    return [*found, *check_graph(store), *check_vectors(store), *check_changes(store)]
+
+
 @pytest.fixture
 def stores(empty_postgres: PostgresDatabase) -> Iterator[list[KnowledgeStore]]:
     with closing(KnowledgeStore(None)) as memory:
@@ -182,9 +189,17 @@ def test_the_same_history_ends_in_the_same_rows_and_answers(stores: list[Knowled
     one, other = map(held, stores)
     assert {name: one[name] - other[name] for name in one} == {name: other[name] - one[name] for name in one}
     assert all(one[name] for name in ("aliases", "boilerplate", "likenesses", "relations", "vectors"))
-    for store in stores:
-        found = check_documents(store, PIPELINE.hash).findings
-        assert [*found, *check_graph(store), *check_vectors(store), *check_changes(store)] == []
+    assert list(map(findings, stores)) == [[], []]
     one, other = map(answers, stores)
     for name, answer in one.items():
         assert answer == other[name], name
+    for store in stores:
+        with store.database.write() as db:
+            for table in ("names", "unembedded", "fields"):
+                db.execute(f"DELETE FROM {table}")
+    one, other = map(findings, stores)
+    assert one == other
+    assert {finding.repair for finding in one} == {"fields", "graph", "queue"}
+    for store in stores:
+        repair(store, findings(store))
+    assert list(map(findings, stores)) == [[], []]
