@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from hashlib import sha256
 from importlib import import_module
@@ -344,8 +345,10 @@ WHERE_PASSWORDS_ARE = (
 _OLDEST = 14
 _SIZE = 8
 _MIGRATION_SECONDS = 3600.0
-_LOCK_SECONDS = 20.0  # for the turns of other writers
+_LOCK_SECONDS = 30.0  # for the turns of other writers
+_IDLE_SECONDS = 20.0  # between two statements of a writer: one that is cut off must not keep its turn
 _VERSION = "SELECT version FROM format"
+_check: ContextVar[Callable[[SQLConnection], None] | None] = ContextVar("loom_postgres_check", default=None)
 _WRITE, _READ = "BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # Of the column types that SQLite's scripts name, and of how they make keys.
 _TYPES = (
@@ -370,6 +373,7 @@ class PostgresDatabase:
         more: scripts for PostgreSQL alone, by the version after which they run; those of 0 run first. The
             triggers that SQLite's scripts make are left out.
         seconds: that a transaction may take.
+        create: whether to make the schema if there is none, and to bring it to the last version.
         secret: the password; without one, LOOM_DATABASE_SECRET is used, from the environment or the keyring,
             else libpq looks for PGPASSWORD and the password file.
 
@@ -386,6 +390,7 @@ class PostgresDatabase:
         schema: Sequence[str],
         more: Mapping[int, Sequence[str]],
         seconds: float = 30.0,
+        create: bool = True,
         secret: SecretStr | None = None,
     ) -> None:
         import_psycopg("postgres")
@@ -405,12 +410,18 @@ class PostgresDatabase:
         self._pool = PostgresPool(parameters, secret=secret, size=_SIZE, unavailable=self._error)
         self._local = threading.local()
         self._columns: dict[str, dict[str, str]] = {}
-        self._migrate()
+        if create:
+            self._migrate()
 
     @property
     def address(self) -> str:
         """Address of the database, for people, without user and password."""
         return self._pool.address
+
+    @property
+    def schema(self) -> str:
+        """Name of the schema."""
+        return self._schema
 
     def read(self) -> AbstractContextManager[SQLConnection]:
         """See `SQLDatabase.read`: a snapshot."""
@@ -426,18 +437,37 @@ class PostgresDatabase:
             yield connection
 
     @contextmanager
-    def write(self, *, durable: bool = True, takes_turn: bool = True) -> Generator[SQLConnection]:
+    def write(
+        self, *, durable: bool = True, takes_turn: bool = True, seconds: float | None = None
+    ) -> Generator[SQLConnection]:
         """See `SQLDatabase.write`; every commit survives a power failure of the server.
 
         Args:
             durable: without effect.
             takes_turn: whether to wait for the other writers; if not, it runs next to theirs.
+            seconds: that the transaction may take, if not as long as every other.
         """
         if (current := self._current()) is not None:
             yield current
             return
-        with self._begin(_WRITE, takes_turn=takes_turn, is_migrated=True) as connection:
+        check = _check.get() if takes_turn else None
+        with self._begin(_WRITE, takes_turn=takes_turn, is_migrated=True, seconds=seconds) as connection:
+            if check is not None:
+                check(connection)
             yield connection
+
+    @contextmanager
+    def checking(self, check: Callable[[SQLConnection], None]) -> Generator[None]:
+        """Begin every writing transaction in the block, also in threads that it starts, with a check.
+
+        Args:
+            check: raises an error if the transaction may not go on.
+        """
+        token = _check.set(check)
+        try:
+            yield
+        finally:
+            _check.reset(token)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """See `SQLDatabase.rows`; one round trip."""
@@ -459,6 +489,15 @@ class PostgresDatabase:
         """See `SQLDatabase.change_mark`: the transactions of the server that have ended."""
         with self.snapshot() as connection:
             return connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
+
+    def exists(self) -> bool:
+        """Whether the schema exists and has tables of Loom."""
+        return self.row("SELECT to_regclass(?)::text", (f"{self._schema}.format",))[0] is not None
+
+    def drop(self) -> None:
+        """Delete the schema with all that is in it."""
+        with self._begin(_WRITE, takes_turn=True) as db:
+            db.execute(f'DROP SCHEMA IF EXISTS "{self._schema}" CASCADE')
 
     def close(self) -> None:
         """Close all connections."""
@@ -539,6 +578,8 @@ class PostgresDatabase:
             "statement_timeout": f"{seconds * 900:.0f}",  # earlier than ours, so that the server stops, too
             "lock_timeout": f"{min(_LOCK_SECONDS, seconds) * 1000:.0f}",
         }
+        if takes_turn:
+            settings["idle_in_transaction_session_timeout"] = f"{min(_IDLE_SECONDS, seconds) * 1000:.0f}"
         named = [text for setting in settings.items() for text in setting]
         set_all = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(settings))
         connection.execute(set_all.encode(), named)
@@ -585,6 +626,11 @@ class PostgresDatabase:
             )
 
     def _error(self, reason: str, state: str) -> LoomError:
+        if state in {"3F000", "42P01"}:
+            return StoreError(
+                f"The schema {self._schema} at {self.address} is gone, or tables in it are.",
+                advice="Another process may have deleted it; else restore it from a backup.",
+            )
         if state[:2] in {"22", "23", "42"} and state != "42501":  # data, constraints, syntax
             return StoreError(
                 f"PostgreSQL at {self.address} has refused a statement: {reason}.",

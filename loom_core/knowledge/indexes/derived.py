@@ -124,7 +124,8 @@ class DerivedIndex(ABC):
         if not changes.head():
             return False
         state = changes.state(self.name)
-        from_scratch = not state.built or (self._folder is None and not self._is_open())
+        in_memory = self._folder is None and not self._is_open()
+        from_scratch = in_memory or not state.built or changes.must_restart(self.name)
         pending = None if from_scratch else changes.pending(self.name, limit=limit)
         if pending is None and not from_scratch:
             self._open_if_wanted(state.generation)

@@ -13,6 +13,7 @@ from loom_core.knowledge.indexes.engines.servers import GRAPH
 from loom_core.knowledge.indexes.graph_build import GraphBuild
 from loom_core.knowledge.indexes.graph_changes import apply_changes, find_changed, sample_matches
 from loom_core.knowledge.indexes.remote import ServerChoice
+from loom_core.knowledge.store.place import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +111,7 @@ class GraphIndexes:
             if self.server.setting == "kuzu":
                 return self._local.sync()
         self._local.discard()
-        return remote is not None and remote.sync()
+        return self.server.sync()
 
     def wait(self) -> bool:
         """Wait a moment for the child that builds a graph; return False if there is none."""
@@ -221,9 +222,9 @@ class GraphIndex(DerivedIndex):
         self._remove_stale_generations()
         generation = self._store.changes.state(self.name).generation + 1
         try:
-            self._building = GraphBuild(
-                self._folder / "record.db", self._path(generation), deadline=self._deadline
-            )
+            sharing = self._store.sharing
+            place = StorePlace(self._folder) if sharing is None else sharing.place
+            self._building = GraphBuild(place, self._path(generation), deadline=self._deadline)
         except (ChildError, OSError) as error:
             self._handle_failure(error)
 

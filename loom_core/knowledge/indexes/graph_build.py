@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from loom_core.knowledge.indexes.engines.child_call import ChildCall
+
+if TYPE_CHECKING:
+    from loom_core.knowledge.store.place import StorePlace
 
 __all__ = ["GraphBuild", "build_graph"]
 
@@ -21,7 +24,7 @@ class GraphBuild:
     by a moment, do not disturb other processes.
 
     Args:
-        store: path of the store's file.
+        place: of the store.
         path: final path of the database.
         deadline: seconds until the child is killed.
 
@@ -30,13 +33,13 @@ class GraphBuild:
         OSError: no folder can be made.
     """
 
-    def __init__(self, store: Path, path: Path, *, deadline: float) -> None:
+    def __init__(self, place: StorePlace, path: Path, *, deadline: float) -> None:
         self._path = path
         self._folder = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
         try:
             self._call = ChildCall(
                 build_graph,
-                {"store": str(store), "path": str(self._folder / _GRAPH)},
+                {**place.to_json(), "path": str(self._folder / _GRAPH)},
                 timeout=deadline,
                 background=True,
             )
@@ -79,14 +82,15 @@ class GraphBuild:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def build_graph(*, store: str, path: str) -> int:
+def build_graph(*, folder: str, database: str, schema: str, path: str) -> int:
     """Build the database, in the child; return the watermark of the store at that time."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
-    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.opening import open_store
+    from loom_core.knowledge.store.place import StorePlace
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:
-        source = KnowledgeStore(Path(store), read_only=True)
+        source = open_store(StorePlace(Path(folder), database, schema), read_only=True)
         # As short as possible: a snapshot keeps SQLite from truncating the store's write-ahead log.
         with source.database.snapshot():
             watermark = source.changes.head()

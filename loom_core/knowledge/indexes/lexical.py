@@ -107,7 +107,7 @@ class LexicalIndexes:
         if remote is None:
             self.server.leave()
             return False
-        if remote.sync():
+        if self.server.sync():
             return True
         if not self._needs_local(remote):
             self._local.discard()

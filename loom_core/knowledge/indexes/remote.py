@@ -68,7 +68,7 @@ class RemoteIndex(SteppedIndex, Generic[_EngineT]):
 
     def __init__(self, store: KnowledgeStore, folder: Path, setting: str) -> None:
         super().__init__(store, folder)
-        self._home = str(folder.resolve())
+        self._home = _home_of(store, folder)
         self.setting = setting
         self.problem = ""
         """Why the server could not be asked the last time, or empty."""
@@ -81,7 +81,9 @@ class RemoteIndex(SteppedIndex, Generic[_EngineT]):
     def known(cls, store: KnowledgeStore, folder: Path) -> Self | None:
         """Return the index that was written last, if it is this folder's; the setting may be another now."""
         noted = cls._noted(store)
-        return cls(store, folder, noted["setting"]) if noted.get("folder") == str(folder.resolve()) else None
+        return (
+            cls(store, folder, noted["setting"]) if noted.get("folder") == _home_of(store, folder) else None
+        )
 
     @property
     def is_built(self) -> bool:
@@ -215,6 +217,11 @@ class RemoteIndex(SteppedIndex, Generic[_EngineT]):
         self._asked_again = time.monotonic() + _AWAY_SECONDS
 
 
+def _home_of(store: KnowledgeStore, folder: Path) -> str:
+    """Return that which a collection belongs to: a folder, or a store that many folders follow."""
+    return str(folder.resolve()) if store.sharing is None else store.sharing.node.store_id
+
+
 _IndexT = TypeVar("_IndexT", bound=RemoteIndex[Any])
 
 
@@ -272,9 +279,22 @@ class ServerChoice(Generic[_IndexT]):
                 self._index = self._load()(self._store, self._folder, setting, **self._options)
             return self._index
 
+    def sync(self) -> bool:
+        """Bring the index in the server a step closer to the store, if it is this process that writes there.
+
+        Returns:
+            Whether there may be more to do.
+        """
+        index = self.find()
+        return index is not None and self._store.is_led and index.sync()
+
     def leave(self) -> None:
         """Delete the index in a server, if there is one and it can be reached. Blocks."""
-        if self._folder is None or not self._store.changes.state(self._name).generation:
+        if (
+            self._folder is None
+            or not self._store.is_led
+            or not self._store.changes.state(self._name).generation
+        ):
             return
         left = self._load().known(self._store, self._folder)
         if left is None:

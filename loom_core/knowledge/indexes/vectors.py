@@ -139,7 +139,7 @@ class VectorIndexes:
         remote = self.server.find()
         if remote is None:
             self.server.leave()
-        elif remote.sync():
+        elif self.server.sync():
             return True
         elif not self._needs_flat(remote):
             self._flat.discard()

@@ -134,7 +134,7 @@ class IngestRunner:
         Returns:
             Whether there was any.
         """
-        job = await to_thread.run_sync(self._store.jobs.next)
+        job = await to_thread.run_sync(partial(self._store.jobs.next, host=self._store.host))
         await self._trace.follow(job)
         if job is None:
             return await to_thread.run_sync(self._do_background_work)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, get_args
 
 from loom_core.errors import DocumentError
@@ -15,9 +17,11 @@ from loom_core.knowledge.maintenance.finding import CheckFinding, CheckReport
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.store.graph import ABOUT_TYPE, COMMON
+from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.knowledge.text.edge_lines import edge_lines
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.knowledge.uris import display_uri
+from loom_core.storage import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.storage.sql import SQLRow
 
-__all__ = ["COUNTED_NAMES", "MISJUDGED", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
+__all__ = ["COUNTED_NAMES", "MISJUDGED", "UNEMBEDDED", "UNSUPPORTED", "check_record", "references"]
 
 
 def check_record(store: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
@@ -209,7 +213,7 @@ _LENGTHS = (0.9, 1.1)  # tolerance for the length of a unit vector after roundin
 
 def check_references(store: KnowledgeStore) -> Iterator[CheckFinding]:
     """Find dangling references: rows that refer to rows that are gone."""
-    for table, column, parent, key in dangling(store):
+    for table, column, parent, key in references():
         (count,) = store.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
         if not count["n"]:
             continue
@@ -224,12 +228,14 @@ def check_references(store: KnowledgeStore) -> Iterator[CheckFinding]:
             yield from _torn(store, table, column, parent, key)
 
 
-def dangling(store: KnowledgeStore) -> list[tuple[str, str, str, str]]:
+@cache
+def references() -> Sequence[tuple[str, str, str, str]]:
     """Return every reference between tables: table, column, the referenced table and column."""
     found = dict.fromkeys(_REFERENCES)
-    for table in store.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
-        for reference in store.database.rows(f"PRAGMA foreign_key_list({table['name']})"):
-            found[table["name"], reference["from"], reference["table"], reference["to"] or "key"] = None
+    with closing(Database(None, schema=SCHEMA)) as database:
+        for (table,) in database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
+            for reference in database.rows(f"PRAGMA foreign_key_list({table})"):
+                found[table, reference["from"], reference["table"], reference["to"] or "key"] = None
     return list(found)
 
 
@@ -242,7 +248,7 @@ def _dangling(what: str, table: str, column: str, parent: str, key: str) -> str:
 
 def _torn(store: KnowledgeStore, table: str, column: str, parent: str, key: str) -> Iterator[CheckFinding]:
     """Find documents with incomplete extraction, whose remaining rows are useless."""
-    if not any(row["name"] == "chunk" for row in store.database.rows(f"PRAGMA table_info({table})")):
+    if (table, "chunk", "chunks", "key") not in references():
         return
     rows = store.database.rows(
         "SELECT DISTINCT document FROM chunks WHERE key IN "

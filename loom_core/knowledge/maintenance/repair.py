@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.stored_documents import load_draft
-from loom_core.knowledge.maintenance.check import COUNTED_NAMES, MISJUDGED, UNEMBEDDED, UNSUPPORTED, dangling
+from loom_core.knowledge.maintenance.check import (
+    COUNTED_NAMES,
+    MISJUDGED,
+    UNEMBEDDED,
+    UNSUPPORTED,
+    references,
+)
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.uris import path_of
@@ -126,7 +132,7 @@ def _reload(store: KnowledgeStore, keys: Sequence[int]) -> None:
 
 
 def _drop_rows(store: KnowledgeStore, db: SQLConnection, tables: Collection[str]) -> None:
-    for table, column, parent, key in dangling(store):
+    for table, column, parent, key in references():
         if table in tables:
             db.execute(
                 f"DELETE FROM {table} WHERE {column} IS NOT NULL AND NOT EXISTS "

@@ -1,87 +1,23 @@
-"""Opening a knowledge base: its name, its folder, its metadata and its embedder."""
+"""Opening a knowledge base: its metadata and its embedder."""
 
 from __future__ import annotations
 
 import json
-import re
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
+from loom_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.store import KnowledgeStore
 
 __all__ = [
     "choose_embedder",
-    "folder_in",
-    "is_name",
     "load_embedder_config",
-    "open_record",
     "save_metadata",
 ]
-
-_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_SLASH = re.compile(r"[/\\]")
-_MAX_NAME = 64
-
-
-def is_name(name: str) -> bool:
-    """Whether a knowledge base can have a name, which is also in the descriptions of tools."""
-    return (
-        bool(name.strip())
-        and len(name) <= _MAX_NAME
-        and not _SLASH.search(name)
-        and not CONTROL_CHARACTERS.search(name)
-    )
-
-
-def folder_in(home: Path, name: str) -> Path:
-    """Return the folder of a knowledge base in Loom's home, whether it exists or not.
-
-    Raises:
-        InvalidInputError: no knowledge base can have this name.
-    """
-    if not is_name(name):
-        raise InvalidInputError(
-            f"{name!r} cannot be the name of a knowledge base.",
-            advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
-        )
-    # Engines and file systems disagree about other characters in paths; the name itself is in the store.
-    plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
-    return home / "kb" / plain
-
-
-def open_record(folder: Path | None) -> KnowledgeStore:
-    """Open the store in a folder, or in memory; make folder and store if they do not exist.
-
-    Raises:
-        ConfigError: the folder cannot be made.
-        StoreError: the folder cannot be written, or the store cannot be opened.
-    """
-    from loom_core.knowledge.store import KnowledgeStore
-    from loom_core.knowledge.store.probe import require_usable
-
-    if folder is None:
-        return KnowledgeStore(None)
-    _make_folder(folder)
-    require_usable(folder / "record.db")
-    return KnowledgeStore(folder / "record.db")
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"The folder {path} cannot be made: {error.strerror}.",
-            advice="Choose another with --home or LOOM_HOME, or make it writable.",
-        ) from error
 
 
 def save_metadata(

@@ -354,8 +354,10 @@ class DocumentIntake:
 
     def _mark_request(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
         """Mark in a job's request whether a language model reads for it, and may read a large amount."""
-        marks = {"by_model": self._plan.uses_model, "confirmed": confirm}
-        return request | {name: True for name, holds in marks.items() if holds}
+        marks: dict[str, Any] = {"by_model": self._plan.uses_model, "confirmed": confirm}
+        if request.get("paths"):
+            marks["host"] = self.store.host  # no other machine has its files
+        return request | {name: value for name, value in marks.items() if value}
 
     def _remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         removed: list[DocumentRow] = []

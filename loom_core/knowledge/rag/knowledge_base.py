@@ -24,9 +24,7 @@ from loom_core.knowledge.overview.overview import KnowledgeOverview, summarise
 from loom_core.knowledge.overview.topics import TopicIndex, TopicMap
 from loom_core.knowledge.rag.embedder_choice import (
     choose_embedder,
-    folder_in,
     load_embedder_config,
-    open_record,
     save_metadata,
 )
 from loom_core.knowledge.rag.entity_aliases import EntityAliases
@@ -42,6 +40,9 @@ from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
 from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
 from loom_core.knowledge.retrieval.question import QuestionPreparer
 from loom_core.knowledge.retrieval.searcher import SearchAnswer, SearchContext, Searcher, item
+from loom_core.knowledge.store import KnowledgeStore
+from loom_core.knowledge.store.opening import open_store
+from loom_core.knowledge.store.place import StorePlace, place_in, place_of
 from loom_core.observability.metrics import process_metrics
 from loom_core.paths import loom_home
 from loom_core.storage.ownership import Holder, holder_of, lock_of
@@ -106,12 +107,15 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         search_hints: what to search in it for; stored.
         path: another folder for it, created if absent.
         memory: whether to keep everything in memory instead.
+        database: URL of a PostgreSQL database for its store, such as `postgresql://loom@db.example/loom`, so
+            that several machines may use and change it; the folder then has this one's indexes alone. The
+            password is in LOOM_DATABASE_SECRET, see `PostgresDatabase`.
         tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
         metrics: where searches are counted; None for the metrics of this process.
         peers: name of this process for the others that share the folder, and its socket and timeouts.
 
     Raises:
-        InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.
+        InvalidInputError: no knowledge base can have this name, or `memory` is given with a place.
         ConfigError: there is no such embedder or language model, or its vectors were made by another
             embedder than the one given.
         StoreError: the folder cannot be written, or its store cannot be opened.
@@ -130,21 +134,23 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         search_hints: Sequence[str] = (),
         path: Path | str | None = None,
         memory: bool = False,
+        database: str = "",
         tracer: LoomTracer | None = None,
         metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> None:
         config = config or RAGConfig()
-        folder = _folder(name, path, memory=memory)
+        place = _place(name, path, memory=memory, database=database)
+        folder = None if place is None else place.folder
         if isinstance(llm, str):
             from loom_core.llm.factory import create_provider
 
             llm = create_provider(llm)
         extractor = _extractor(extractor, llm, config.extraction)
-        store = open_record(folder)
+        store = KnowledgeStore(None) if place is None else open_store(place)
         try:
             provider = choose_embedder(store, embedder)
-            known_as = name if folder is not None and path is None else ""
+            known_as = name if database or (folder is not None and path is None) else ""
             save_metadata(store, provider, name=known_as, description=description, search_hints=search_hints)
             save_setting(store, VECTORS, config.vectors, on_disk=folder is not None)
             save_setting(store, LEXICAL, config.lexical, on_disk=folder is not None)
@@ -224,13 +230,14 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         description: str = "",
         search_hints: Sequence[str] = (),
         path: Path | None = None,
+        database: str = "",
         tracer: LoomTracer | None = None,
         metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> GraphRAGKnowledgeBase:
         """Open or create a knowledge base: the constructor with older names of its parameters.
 
-        It is in memory without a `path`, and has no vectors without an `embedding_provider`.
+        It is in memory without a `path` and a `database`, and has no vectors without an `embedding_provider`.
 
         Raises:
             LoomError: as for the constructor.
@@ -245,7 +252,8 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             description=description,
             search_hints=search_hints,
             path=path,
-            memory=path is None,
+            memory=path is None and not database,
+            database=database,
             tracer=tracer,
             metrics=metrics,
             peers=peers,
@@ -629,15 +637,18 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return None if document is None else item(row, document)
 
 
-def _folder(name: str, path: Path | str | None, *, memory: bool) -> Path | None:
-    """Return the folder of a knowledge base; None in memory."""
-    if path is not None and memory:
-        raise InvalidInputError(
-            "A knowledge base is in a folder or in memory, not in both.", advice="Give `path` or `memory`."
-        )
+def _place(name: str, path: Path | str | None, *, memory: bool, database: str) -> StorePlace | None:
+    """Return the place of a knowledge base; None in memory."""
     if memory:
+        if path is not None or database:
+            raise InvalidInputError(
+                "A knowledge base is in memory, or in a folder or database, not in both.",
+                advice="Give `memory` alone.",
+            )
         return None
-    return folder_in(loom_home(), name) if path is None else Path(path).expanduser()
+    if path is None:
+        return place_in(loom_home(), name, database=database)
+    return place_of(Path(path).expanduser(), name, database=database)
 
 
 def _extractor(

@@ -213,7 +213,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         if any(finding.subject in {"references", "documents"} for finding in report.findings):
             report.notes.append("the indexes were not checked, as the store is damaged")
             return report
-        ours = not self.worker.is_owner and await to_thread.run_sync(self.worker.acquire)
+        ours = not self.worker.is_owner and await to_thread.run_sync(self.worker.acquire_folder)
         try:
             report.findings += await to_thread.run_sync(self._check_indexes, self._folder, ours)
         finally:
@@ -274,4 +274,4 @@ class KnowledgeBaseMaintenance(DocumentIntake):
 
     def _other_owner(self) -> str:
         holder = holder_of(self._folder) if self._folder is not None else None
-        return str(holder or "another program")
+        return str(holder or self.worker.find_leader() or "another program")

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.rag.owner.protocol import OwnerStatus
 from loom_core.knowledge.retrieval.config import SearchOptions, SearchRequest
 from loom_core.observability.propagation import extract_context
 from loom_core.observability.spans import KNOWLEDGE_OWNER
@@ -70,9 +69,7 @@ class OwnerMethods:
                 self._worker.wake()
                 return None
             case "status":
-                worker = self._worker
-                embeds = self._embedder is not None
-                return asdict(OwnerStatus(worker.problem, embeds=embeds, stopped=worker.stopped))
+                return asdict(self._worker.status)
 
     async def _search(self, params: dict[str, Any]) -> dict[str, Any]:
         options = params.pop("options")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+import time
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +15,12 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.numpy_import import import_numpy
-from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrap_group
+from loom_core.errors import EmbeddingError, LLMError, LoomError, StoreError, unwrap_group
+from loom_core.knowledge.rag.owner.protocol import OwnerStatus
 from loom_core.knowledge.rag.passage_embedding import ReembeddingStep, embed_preemptibly
 from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS, LanguageCentroids
+from loom_core.knowledge.store.changes import IN_SERVERS
+from loom_core.knowledge.store.work_lease import LeaseLostError
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.observability.propagation import detach_context
 
@@ -43,6 +50,8 @@ _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
 _POLL_SECONDS = 0.05  # polling interval of a job on which another process works
 _PAIRS = 32  # pairs of names that are compared at a time
+_REPORT_SECONDS = 5.0  # between reports of a node
+_YIELD_SECONDS = 3.0  # in which another machine can take the lease: it tries once a second
 
 
 class KnowledgeBaseWorker:
@@ -51,6 +60,9 @@ class KnowledgeBaseWorker:
     One process works for a knowledge base, its owner; the others write their jobs into the store, wake the
     owner, and see the results there. The owner also answers the others' questions. When it ends, in any way,
     the next process that tries the lock takes over.
+
+    Where several machines share the store, each has an owner of its folder, which keeps the indexes there in
+    step; and of these, the one with the lease of the work (`WorkLease`) does all that changes the store.
 
     Args:
         store: the store, which holds the pending work.
@@ -103,6 +115,11 @@ class KnowledgeBaseWorker:
         self._jobs_at = -math.inf  # when they are tried again
         self._embed_batch = _EMBED_BATCHES[0]
         self._problem = ""
+        self._lease = None if store.sharing is None else store.sharing.lease
+        self._lease_taken = 0  # the lease that the state in memory belongs to
+        self._report_at = -math.inf
+        if self._lease is not None:
+            self._lease.report(lambda: json.dumps(asdict(self.status)))
 
     @property
     def is_running(self) -> bool:
@@ -125,13 +142,36 @@ class KnowledgeBaseWorker:
         return "" if self._reembedding is None else self._reembedding.problem
 
     @property
+    def status(self) -> OwnerStatus:
+        """Status of the work, as other processes see it."""
+        return OwnerStatus(self.problem, embeds=self._embedder is not None, stopped=self.stopped)
+
+    @property
     def is_owner(self) -> bool:
-        """Whether this process is the one that works."""
+        """Whether this process is the one that works, or that works for this machine's folder."""
         return self._lock is None or self._lock.held
 
     def acquire(self) -> bool:
-        """Become the worker process, if there is none."""
+        """Become the worker process, if there is none on any machine. Blocks.
+
+        Raises:
+            StoreError: the database that several machines share cannot be asked.
+        """
+        if not self.acquire_folder():
+            return False
+        leads = self._lead()
+        if not leads and not self._users:
+            self.release()
+        return leads
+
+    def acquire_folder(self) -> bool:
+        """Become the process that works for this machine's folder, if there is none. Blocks."""
         return self._lock is None or self._lock.acquire()
+
+    def find_leader(self) -> str:
+        """Return the process on any machine that works for the store they share, for people; or empty."""
+        holder = None if self._lease is None else self._lease.holder()
+        return "" if holder is None else holder.title
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -239,7 +279,7 @@ class KnowledgeBaseWorker:
                 progress()
             if worked:
                 continue
-            if holds or not await self._is_work_left(woken=woken):
+            if (holds and self._store.is_led) or not await self._is_work_left(woken=woken):
                 return
             if not woken:
                 await self._wake_owner()
@@ -248,7 +288,7 @@ class KnowledgeBaseWorker:
 
     async def _become_owner(self, tasks: TaskGroup) -> bool:
         """Become the worker process, if there is none, and begin to answer the others."""
-        if not await to_thread.run_sync(self.acquire):
+        if not await to_thread.run_sync(self.acquire_folder):
             return False
         if self._embedder is not None:
             await import_numpy()
@@ -261,9 +301,14 @@ class KnowledgeBaseWorker:
             await self._owner.wake()
 
     def release(self) -> None:
-        """Release the lock, so that another process can work."""
+        """Release the lock and the lease, so that another process can work."""
         if self._server is not None:
             self._server.retire()
+        if self._lease is not None:
+            self._lease.release()
+            if self.is_owner:
+                with suppress(StoreError):  # its changes are kept for a day
+                    self._report_node(is_last=True)
         if self._lock is not None and self._lock.held:
             self._ingest.forget()
             self._graph.close()
@@ -302,11 +347,53 @@ class KnowledgeBaseWorker:
         Raises:
             LLMError: jobs wait for a language model that cannot be asked now, and all else is done.
         """
+        if self._lease is None:
+            return await self._lead_step()
+        await to_thread.run_sync(self._report_node)
+        if not await to_thread.run_sync(self._lead):
+            return await self._advance_indexes(leads=False)
+        try:
+            with self._lease.checked():
+                return await self._lead_step() or await to_thread.run_sync(self._yield_lease)
+        except LeaseLostError as error:
+            _log.warning("%s", error)
+            return True
+
+    async def _lead_step(self) -> bool:
         if await self._do_jobs() or await self._advance_indexes():
             return True
         if self._stopped is not None:
             raise self._stopped
         return False
+
+    def _lead(self) -> bool:
+        """Take the lease, if it is free; whether this process has it now."""
+        lease = self._lease
+        if lease is None:
+            return True
+        leads = lease.acquire()
+        if self._lease_taken != lease.taken or not leads:
+            self._ingest.forget()  # other processes may have changed the store meanwhile
+            self._lease_taken = lease.taken
+        return leads
+
+    def _yield_lease(self) -> bool:
+        """Give the lease to a machine that waits for it, with a job that reads files there."""
+        store, job = self._store, self._store.jobs.next()
+        if self._lease is None or job is None or job.host in {"", store.host}:
+            return False
+        if store.changes.is_heard_of(job.host, seconds=3 * _REPORT_SECONDS):
+            self._lease.release(pause=_YIELD_SECONDS)
+        return False
+
+    def _report_node(self, *, is_last: bool = False) -> None:
+        """Report how far the indexes here have come, from time to time and at the end."""
+        if time.monotonic() < self._report_at and not is_last:
+            return
+        self._report_at = time.monotonic() + _REPORT_SECONDS
+        maintained = (*self._words.maintained, *self._graph.maintained, *self._vectors.maintained)
+        lags = [index.lag() for index in maintained if index.name not in IN_SERVERS]
+        self._store.changes.report_lag(max(lags, default=0))
 
     async def _do_jobs(self) -> bool:
         """Continue jobs. While they wait for a language model, index what is written."""
@@ -322,25 +409,31 @@ class KnowledgeBaseWorker:
         self._stopped = None
         return worked
 
-    async def _advance_indexes(self) -> bool:
-        """Advance the lexical index, the vectors and the graph."""
+    async def _advance_indexes(self, *, leads: bool = True) -> bool:
+        """Advance the lexical index, the vectors and the graph; and what they are made from, if it leads."""
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.sync_files):
             return True
-        if await self._make_centroid() or await self._apply_imported_vectors():
-            return True
-        if await self._embed() or await self._compare_names():
+        if leads and await self._make_what_is_missing():
             return True
         if await to_thread.run_sync(self._graph.sync):
             return True
         if await to_thread.run_sync(self._vectors.sync):
             return True
-        if self._reembedding is not None and await self._reembedding.step():
+        if leads and self._reembedding is not None and await self._reembedding.step():
             return True
-        if await to_thread.run_sync(self._prune):
+        if leads and await to_thread.run_sync(self._prune):
             return True
         return await to_thread.run_sync(self._graph.wait)
+
+    async def _make_what_is_missing(self) -> bool:
+        return (
+            await self._make_centroid()
+            or await self._apply_imported_vectors()
+            or await self._embed()
+            or await self._compare_names()
+        )
 
     async def _make_centroid(self) -> bool:
         """Make the next language centroid that questions need, see `LanguageCentroids`."""
@@ -477,7 +570,7 @@ class KnowledgeBaseWorker:
         embeds = self._embedder and await to_thread.run_sync(self._store.vectors.pending, 1)
         if not jobs and not embeds and not await to_thread.run_sync(self._servers_lag):
             return False
-        status = await self._owner.status() if self._owner is not None and woken else None
+        status = await self._find_status() if woken else None
         if status is None:
             return True
         if jobs and status.stopped:
@@ -487,8 +580,17 @@ class KnowledgeBaseWorker:
             )
         return jobs or (status.embeds and not status.problem)
 
+    async def _find_status(self) -> OwnerStatus | None:
+        """Return what the process that works says about it; None if there is none, or it does not answer."""
+        status = await self._owner.status() if self._owner is not None else None
+        if status is not None or self._lease is None:
+            return status
+        holder = await to_thread.run_sync(self._lease.holder)
+        return None if holder is None else OwnerStatus(**json.loads(holder.status))
+
     def _is_text_left(self) -> bool:
-        return self._is_behind() or (self._stopped is None and self._store.jobs.next() is not None)
+        store = self._store
+        return self._is_behind() or (self._stopped is None and store.jobs.next(host=store.host) is not None)
 
     def _servers_lag(self) -> int:
         return max(self._words.server.lag(), self._vectors.server.lag())

@@ -218,6 +218,7 @@ class Searcher:
         """Answer in this process, without a span."""
         started = time.perf_counter()
         await self._context.reader.prepare()
+        await self._follow()
         limit, strategy = request.limit, request.strategy
         text = self._context.reader.text(request.query, limit=limit, most=_MAX_LIMIT)
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
@@ -340,6 +341,14 @@ class Searcher:
             for key, item in found.items()
             if item.relevance > 0 or chosen
         }
+
+    async def _follow(self) -> None:
+        """Apply the changes of other machines, which do not keep the indexes of this one in step."""
+        context = self._context
+        if context.store.sharing is None or context.worker.is_running:
+            return
+        if await to_thread.run_sync(lambda: context.words.files_lag() + context.vectors.files_lag()):
+            await context.worker.restore()
 
     async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
         """Embed a question if necessary; for `hybrid`, search words in parallel, and vectors afterwards."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from loom_core.knowledge.filters import filter_names
-from loom_core.knowledge.rag.embedder_choice import folder_in, is_name
+from loom_core.knowledge.sources.database_schemas import MAX_FIELDS, DatabaseSchemas, StoreFacts
 from loom_core.knowledge.sources.unified_tool import SourceInfo
+from loom_core.knowledge.store.fields import FIELD_NAMES
+from loom_core.knowledge.store.place import SCHEMA_PREFIX, StorePlace, is_name, place_in
 from loom_core.knowledge.store.probe import describe_problem
 from loom_core.knowledge.store.schema import SCHEMA
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue", "CatalogueEntry"]
 
-_MAX_FIELDS = 40
 _RECORDS = ("*/record.db", "*/record.db-wal")
 _REVISION = """
     SELECT (SELECT COUNT(*) FROM documents),
@@ -33,7 +34,7 @@ class CatalogueEntry:
     """A knowledge base that exists.
 
     Attributes:
-        folder: where it is.
+        place: where it is.
         source: its self-description.
         documents: how many documents it holds.
         chunks: how many chunks it holds.
@@ -44,7 +45,7 @@ class CatalogueEntry:
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 
-    folder: Path
+    place: StorePlace
     source: SourceInfo
     documents: int
     chunks: int
@@ -59,31 +60,47 @@ class CatalogueEntry:
         """Its name."""
         return self.source.name
 
+    @property
+    def folder(self) -> Path:
+        """The folder of its indexes, which has its store, too, unless that is in a database."""
+        return self.place.folder
+
 
 class Catalogue:
-    """The knowledge bases in a home folder. Reading it takes a few milliseconds and opens none of them.
+    """The knowledge bases of a home: in its folders, or in a PostgreSQL database.
+
+    Reading it takes a few milliseconds and opens none of them.
 
     Args:
         home: Loom's home; knowledge bases are in its folder `kb`.
+        database: URL of a database that has them instead, see `PostgresDatabase`.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, database: str = "") -> None:
         self._home = home
         self._folder = home / "kb"
+        self._database = database
+        self._schemas: DatabaseSchemas | None = None
 
-    def folder(self, name: str) -> Path:
-        """Return the folder of a knowledge base, whether it exists or not.
+    def place(self, name: str) -> StorePlace:
+        """Return the place of a knowledge base, whether it exists or not.
 
         Raises:
             InvalidInputError: no knowledge base can have this name.
         """
-        return folder_in(self._home, name)
+        return place_in(self._home, name, database=self._database)
 
-    def files(self) -> dict[Path, tuple[int, int]]:
-        """Return modification time and size of the files of every store: any write changes them.
+    def marks(self) -> object:
+        """Return a value that differs from the last one if any knowledge base may have changed.
 
-        A database does not notify of another process's writes; this is cheap enough to poll.
+        Of files it is their modification times and sizes: a database does not notify of another process's
+        writes, and this is cheap enough to poll. A PostgreSQL database takes one or two questions.
+
+        Raises:
+            StoreError: the database cannot be asked.
         """
+        if self._database:
+            return self._open_schemas().marks()
         files: dict[Path, tuple[int, int]] = {}
         for pattern in _RECORDS:
             for path in self._folder.glob(pattern):
@@ -95,59 +112,86 @@ class Catalogue:
         return files
 
     def list(self) -> list[CatalogueEntry]:
-        """Return all knowledge bases, by name; an unusable one has a `problem`."""
-        paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
-        return sorted(filter(None, map(_read, paths)), key=lambda entry: entry.name)
+        """Return all knowledge bases, by name; an unusable one has a `problem`.
+
+        Raises:
+            StoreError: the database cannot be asked.
+        """
+        if self._database:
+            read = self._open_schemas().read()
+            found = [self._entry_of_schema(schema, facts) for schema, facts in read.items()]
+        else:
+            paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
+            found = [entry for path in paths if (entry := _read(path)) is not None]
+        return sorted(found, key=lambda entry: entry.name)
+
+    def close(self) -> None:
+        """Close the connections to the database; the next use opens them again."""
+        schemas, self._schemas = self._schemas, None
+        if schemas is not None:
+            schemas.close()
+
+    def _open_schemas(self) -> DatabaseSchemas:
+        if self._schemas is None:
+            self._schemas = DatabaseSchemas(self._database)
+        return self._schemas
+
+    def _entry_of_schema(self, schema: str, facts: StoreFacts) -> CatalogueEntry:
+        name = facts.meta.get("name", "")
+        name = name if is_name(name) else schema.removeprefix(SCHEMA_PREFIX)
+        return _entry_of(place_in(self._home, name, database=self._database), facts, name=name)
 
 
 def _read(path: Path) -> CatalogueEntry | None:
     """Read the catalogue entry of a store of any format; None if it is only being created."""
+    place = StorePlace(path.parent)
     if reason := describe_problem(path):
-        return _unusable(path, reason)
+        return _unusable(place, reason)
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
             if version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return None
-            problem = ""
-            if version > len(SCHEMA):
-                problem = f"a newer Loom wrote it (format {version}; this one knows {len(SCHEMA)}): upgrade"
-            return _entry_of(path, db, problem)
+            facts = _read_facts(db, version)
     except sqlite3.Error as error:
-        return _unusable(path, f"its store cannot be read ({error})")
+        return _unusable(place, f"its store cannot be read ({error})")
+    name = facts.meta.get("name", "")
+    return _entry_of(place, facts, name=name if is_name(name) else path.parent.name)
 
 
-def _unusable(path: Path, problem: str) -> CatalogueEntry:
-    return CatalogueEntry(
-        folder=path.parent,
-        source=SourceInfo(name=path.parent.name, description="", search_hints=(), supported_filters=()),
-        documents=0,
-        chunks=0,
-        embedder="",
-        problem=problem,
+def _read_facts(db: sqlite3.Connection, version: int) -> StoreFacts:
+    newer = f"a newer Loom wrote it (format {version}; this one knows {len(SCHEMA)}): upgrade"
+    return StoreFacts(
+        meta=dict(db.execute("SELECT name, value FROM meta")),
+        fields=[row[0] for row in db.execute(f"{FIELD_NAMES} LIMIT {MAX_FIELDS}")],
+        documents=db.execute("SELECT COUNT(*) FROM documents").fetchone()[0],
+        chunks=db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0],
+        revision=":".join(map(str, db.execute(_REVISION).fetchone())),
+        problem=newer if version > len(SCHEMA) else "",
     )
 
 
-def _entry_of(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntry:
-    meta = dict(db.execute("SELECT name, value FROM meta"))
-    fields = [row[0] for row in db.execute("SELECT DISTINCT name FROM fields LIMIT ?", (_MAX_FIELDS,))]
-    documents = db.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
-    chunks = db.execute("SELECT COUNT(*) FROM chunks").fetchone()[0]
+def _unusable(place: StorePlace, problem: str) -> CatalogueEntry:
+    return _entry_of(place, StoreFacts({}, (), 0, 0, "", problem), name=place.folder.name)
+
+
+def _entry_of(place: StorePlace, facts: StoreFacts, *, name: str) -> CatalogueEntry:
+    meta = facts.meta
     return CatalogueEntry(
-        folder=path.parent,
+        place=place,
         source=SourceInfo(
-            name=name if is_name(name := meta.get("name", "")) else path.parent.name,
+            name=name,
             description=meta.get("description", ""),
             search_hints=tuple(hint for hint in meta.get("search_hints", "").split("\n") if hint),
-            supported_filters=tuple(filter_names(fields)),
+            supported_filters=() if facts.problem and not meta else tuple(filter_names(facts.fields)),
         ),
-        documents=documents,
-        chunks=chunks,
+        documents=facts.documents,
+        chunks=facts.chunks,
         embedder=meta.get("embedder", ""),
         embedding_config=_config_of(meta.get("embedding_config", "")),
         llm=meta.get("llm", ""),
-        revision=":".join(map(str, db.execute(_REVISION).fetchone())),
-        problem=problem,
+        revision=facts.revision,
+        problem=facts.problem,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
@@ -11,6 +10,7 @@ from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError
 from loom_core.knowledge.sources.catalogue import Catalogue
+from loom_core.knowledge.store.opening import delete_store, has_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.knowledge.store.place import StorePlace
     from loom_core.llm.interface import LLMProvider
 
 __all__ = ["Library"]
@@ -33,6 +34,8 @@ class Library:
 
     Args:
         home: Loom's home.
+        database: URL of a PostgreSQL database that has the knowledge bases; the home then has the folders of
+            their indexes.
         embedder: which embedder new knowledge bases use; see `create_embedder`.
         vectors: where new knowledge bases search their vectors; see `RAGConfig.vectors`.
         lexical: where new knowledge bases search words; see `RAGConfig.lexical`.
@@ -51,6 +54,7 @@ class Library:
         self,
         home: Path,
         *,
+        database: str = "",
         embedder: str = "auto",
         vectors: str = "",
         lexical: str = "",
@@ -61,7 +65,7 @@ class Library:
         program: str = "python",
         start_timeout: float = 40.0,
     ) -> None:
-        self.catalogue = Catalogue(home)
+        self.catalogue = Catalogue(home, database=database)
         self._choice = embedder
         self._vectors = vectors
         self._lexical = lexical
@@ -77,7 +81,7 @@ class Library:
         self._tasks: TaskGroup | None = None
         self._work: dict[str, _BackgroundWork] = {}
         self._turn = anyio.Lock()
-        self._starts: dict[Path, _EmbedderStart] = {}
+        self._starts: dict[StorePlace, _EmbedderStart] = {}
 
     def list(self) -> list[CatalogueEntry]:
         """Return the usable knowledge bases that may be opened. Blocks for milliseconds."""
@@ -130,7 +134,7 @@ class Library:
         """
         knowledge_base = await self.get(name)
         if not knowledge_base.worker.acquire():
-            holder = knowledge_base.holder() or "another process"
+            holder = knowledge_base.worker.find_leader() or knowledge_base.holder() or "another process"
             raise StoreBusyError(
                 f"The knowledge base {name!r} is in use by {holder}.",
                 advice="Close the programs that use it and try again.",
@@ -140,7 +144,7 @@ class Library:
             await work.end()
         await to_thread.run_sync(knowledge_base.leave_servers)
         await to_thread.run_sync(knowledge_base.close)
-        await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
+        await to_thread.run_sync(delete_store, self.catalogue.place(name))
 
     def work_in(self, tasks: TaskGroup) -> None:
         """Work for every knowledge base opened from now on, in a task group that the caller cancels."""
@@ -168,6 +172,7 @@ class Library:
         self._work.clear()
         while self._open:
             self._open.popitem()[1].close()
+        self.catalogue.close()
 
     def _list_allowed(self) -> list[CatalogueEntry]:
         return [entry for entry in self.catalogue.list() if self._is_allowed(entry.name)]
@@ -177,18 +182,19 @@ class Library:
 
     async def _open_base(self, name: str, *, create: bool, embedder: str) -> GraphRAGKnowledgeBase:
         """Open a knowledge base that is not open yet, and begin to work for it; errors as for `get`."""
-        folder = self.catalogue.folder(name)
-        if not self._is_allowed(name) or not (create or (folder / "record.db").exists()):
+        place = self.catalogue.place(name)
+        exists = await to_thread.run_sync(has_store, place)
+        if not self._is_allowed(name) or not (create or exists):
             raise await to_thread.run_sync(self._unknown, name)
         provider = await self._start_embedder(
-            folder, embedder
+            place, embedder
         )  # outside the lock, so that others can be opened meanwhile
         async with self._turn:
             knowledge_base = self._open.get(name)
             if knowledge_base is None:
                 # One model, loaded or connected, serves all knowledge bases.
                 provider = self._embedders.setdefault(provider.id, provider)
-                knowledge_base = await to_thread.run_sync(self._open_with_embedder, name, folder, provider)
+                knowledge_base = await to_thread.run_sync(self._open_with_embedder, name, place, provider)
                 self._open[name] = knowledge_base
                 if self._tasks is not None:
                     self._work[name] = work = _BackgroundWork(knowledge_base)
@@ -196,13 +202,13 @@ class Library:
         return knowledge_base
 
     def _open_with_embedder(
-        self, name: str, folder: Path, embedder: EmbeddingProvider
+        self, name: str, place: StorePlace, embedder: EmbeddingProvider
     ) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
         from loom_core.knowledge.rag.owner.protocol import PeerSettings
         from loom_core.knowledge.retrieval.config import RAGConfig
 
-        new = not (folder / "record.db").exists()
+        new = not has_store(place)
         knowledge_base = GraphRAGKnowledgeBase.from_config(
             embedding_provider=embedder,
             llm_provider=self.language_model(),
@@ -210,38 +216,39 @@ class Library:
             if new
             else None,
             name=name,
-            path=folder,
+            path=place.folder,
+            database=place.database,
             peers=PeerSettings(program=self._program),
         )
         if not knowledge_base.store.get("name"):
             knowledge_base.store.set("name", name)
         return knowledge_base
 
-    async def _start_embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
+    async def _start_embedder(self, place: StorePlace, wanted: str) -> EmbeddingProvider:
         """Start the embedder of a knowledge base, and wait until it is ready.
 
         In a server, a caller waits for a while only: the loading continues for the next caller.
         """
-        start = self._starts.get(folder)
+        start = self._starts.get(place)
         if start is None:
-            provider = await to_thread.run_sync(self._embedder, folder, wanted)
+            provider = await to_thread.run_sync(self._embedder, place, wanted)
             if self._tasks is None:
                 await provider.prepare()
                 return provider
-            start = self._starts[folder] = _EmbedderStart(provider, self._choice)
+            start = self._starts[place] = _EmbedderStart(provider, self._choice)
             self._tasks.start_soon(start.run)
         try:
             await start.wait(self._start_timeout)
         finally:
             if start.over.is_set():
-                self._starts.pop(folder, None)
+                self._starts.pop(place, None)
         return start.provider
 
-    def _embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
+    def _embedder(self, place: StorePlace, wanted: str) -> EmbeddingProvider:
         """Return the embedder of a knowledge base: that of its vectors, unless another was chosen."""
         from loom_core.embedding.registry import EmbedderChoice, create_embedder, is_remote
 
-        entry = next((entry for entry in self.catalogue.list() if entry.folder == folder), None)
+        entry = next((entry for entry in self.catalogue.list() if entry.place == place), None)
         known = (entry.embedder if entry is not None else "") or wanted
         if self._choice == "auto" and entry is not None and is_remote(entry.embedding_config):
             return create_embedder(entry.embedding_config)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from loom_core.storage.lease import SERVER_TIME
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from loom_core.knowledge.store.node import Node
     from loom_core.storage.sql import SQLDatabase
 
-__all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "PendingChanges"]
+__all__ = ["IN_SERVERS", "ChangeKind", "ChangeLog", "IndexName", "IndexState", "PendingChanges"]
 
 _PRUNED = 20_000
 _RUN = 1000  # consecutive keys are written as one row, up to this many
@@ -21,6 +24,11 @@ relations changed; `document`: the fields of an existing document may have chang
 chunk are not logged separately: there are about a dozen, and readers get them from the store."""
 
 IndexName = Literal["words", "vectors", "graph", "chroma", "remote", "remote_graph", "remote_words"]
+
+IN_SERVERS: frozenset[IndexName] = frozenset({"remote", "remote_graph", "remote_words"})
+"""Indexes that all machines have in common which share a store."""
+
+_FORGOTTEN_SECONDS = 86_400.0  # a node that is not heard of for so long makes its indexes from scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +59,17 @@ class PendingChanges:
 
 
 class ChangeLog:
-    """Log of changes, with the watermark of each index."""
+    """Log of changes, with the watermark of each index.
 
-    def __init__(self, database: SQLDatabase) -> None:
+    Args:
+        database: the store's.
+        node: of a store that several machines share, the node of this process; it has the watermarks of its
+            indexes.
+    """
+
+    def __init__(self, database: SQLDatabase, node: Node | None = None) -> None:
         self._database = database
+        self._node = node
 
     def note(self, kind: ChangeKind, keys: Iterable[int]) -> None:
         """Append changes; part of the transaction that makes them."""
@@ -95,19 +110,50 @@ class ChangeLog:
         row = self._database.row("SELECT seq - count AS before FROM changes ORDER BY seq LIMIT 1")
         return row["before"] <= watermark if row is not None else watermark >= self.head()
 
+    def must_restart(self, index: IndexName) -> bool:
+        """Whether a node has been away for so long that its index cannot follow the changes any more.
+
+        So it is, too, if the store is older than the index, as it was restored from a backup.
+        """
+        if self._node is None or index in IN_SERVERS:
+            return False
+        watermark, head = self.state(index).watermark, self.head()
+        return watermark > head or (watermark < head and not self.is_complete_since(watermark))
+
+    def report_lag(self, lag: int) -> None:
+        """Report how far the indexes of this node have followed, so that what they still need is kept.
+
+        To be called from time to time also where nothing has changed.
+
+        Args:
+            lag: changes that the index which is furthest behind has still to apply; all, while it is built.
+        """
+        if self._node is not None:
+            with self._database.write() as db:
+                db.execute(
+                    f"INSERT INTO nodes VALUES (?, ?, {SERVER_TIME}) ON CONFLICT (id) "
+                    "DO UPDATE SET watermark = excluded.watermark, seen = excluded.seen",
+                    (self._node.id, self.head() - lag),
+                )
+
+    def is_heard_of(self, host: str, *, seconds: float) -> bool:
+        """Whether a node on a host has reported in the last seconds."""
+        sql = f"SELECT 1 FROM nodes WHERE instr(id, ?) = 1 AND seen > {SERVER_TIME} - ?"
+        return self._database.row(sql, (f"{host}:", seconds)) is not None
+
     def state(self, index: IndexName) -> IndexState:
         """Return the state of an index."""
-        row = self._database.row("SELECT generation, watermark FROM indexes WHERE name = ?", (index,))
+        row = self._states(index).row("SELECT generation, watermark FROM indexes WHERE name = ?", (index,))
         return IndexState(0, -1) if row is None else IndexState(row["generation"], row["watermark"])
 
     def advance(self, index: IndexName, watermark: int) -> None:
         """Advance the watermark of an index to a change."""
-        with self._database.write() as db:
+        with self._states(index).write() as db:
             db.execute("UPDATE indexes SET watermark = ? WHERE name = ?", (watermark, index))
 
     def restart(self, index: IndexName, *, generation: int, watermark: int) -> None:
         """Register a rebuilt index: its new generation, which names its directory, and its watermark."""
-        with self._database.write() as db:
+        with self._states(index).write() as db:
             db.execute(
                 "INSERT INTO indexes VALUES (?, ?, ?) ON CONFLICT (name) "
                 "DO UPDATE SET generation = excluded.generation, watermark = excluded.watermark",
@@ -116,7 +162,7 @@ class ChangeLog:
 
     def forget(self, index: IndexName) -> None:
         """Unregister an index that no longer exists."""
-        with self._database.write() as db:
+        with self._states(index).write() as db:
             db.execute("DELETE FROM indexes WHERE name = ?", (index,))
 
     def mark_damaged(self, index: IndexName, *, generation: int) -> None:
@@ -124,7 +170,7 @@ class ChangeLog:
 
         Any process may report the generation that it saw; a report of an older one is ignored.
         """
-        with self._database.write() as db:
+        with self._states(index).write() as db:
             db.execute(
                 "UPDATE indexes SET watermark = -1 WHERE name = ? AND generation = ?", (index, generation)
             )
@@ -138,15 +184,25 @@ class ChangeLog:
         Returns:
             Whether there were any.
         """
-        row = self._database.row(
-            "SELECT (SELECT MIN(seq) FROM changes) AS first, (SELECT MIN(watermark) FROM indexes) AS last"
-        )
-        if row is None or row["first"] is None or row["last"] is None or row["first"] > row["last"]:
+        first = self._database.row("SELECT MIN(seq) FROM changes")[0]
+        held = self._held()
+        if first is None or held is None or first > held:
             return False
         with self._database.write() as db:
-            last = min(row["last"], row["first"] + limit - 1)
-            db.execute("DELETE FROM changes WHERE seq <= ?", (last,))
+            db.execute("DELETE FROM changes WHERE seq <= ?", (min(held, first + limit - 1),))
         return True
+
+    def _held(self) -> int | None:
+        """Return the last change that every index holds, on every node; None if there is no index."""
+        every = "SELECT watermark FROM indexes"
+        if self._node is not None:
+            every += (
+                f" UNION ALL SELECT watermark FROM nodes WHERE seen > {SERVER_TIME} - {_FORGOTTEN_SECONDS}"
+            )
+        return self._database.row(f"SELECT MIN(watermark) FROM ({every}) AS held")[0]
+
+    def _states(self, index: IndexName) -> SQLDatabase:
+        return self._database if self._node is None or index in IN_SERVERS else self._node.database
 
 
 def _runs(keys: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -75,6 +75,11 @@ class Job:
         return tuple(map(Path, self.request.get("roots", ())))
 
     @property
+    def host(self) -> str:
+        """Name of the machine whose files it reads; empty if any process may do it."""
+        return self.request.get("host", "")
+
+    @property
     def finished(self) -> bool:
         """Whether it is done, failed or cancelled."""
         return self.state not in _OPEN
@@ -144,12 +149,18 @@ class JobReader:
         )
         return [self._job(row) for row in rows]
 
-    def next(self) -> Job | None:
-        """Return the oldest job that is not finished."""
-        row = self._database.row(
-            f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key LIMIT 1"
-        )
-        return None if row is None else self._job(row)
+    def next(self, *, host: str = "") -> Job | None:
+        """Return the oldest job that is not finished.
+
+        Args:
+            host: a machine: jobs that read files of another one are left out.
+        """
+        sql = f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key"
+        if not host:
+            row = self._database.row(f"{sql} LIMIT 1")
+            return None if row is None else self._job(row)
+        found = map(self._job, self._database.rows(sql))
+        return next((job for job in found if job.host in {"", host}), None)
 
     def is_open(self, job: Job) -> bool:
         """Whether a job is unfinished; within a transaction, the result holds until the end of that."""

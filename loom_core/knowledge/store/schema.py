@@ -555,5 +555,24 @@ _TRIGGERS = (
     ),
 )
 
-POSTGRES_SCRIPTS: Mapping[int, Sequence[str]] = {0: (_FUNCTIONS,), 5: (_KEYS, *_TRIGGERS)}
+_NODES = """
+CREATE TABLE identity (          -- by which a node sees that its indexes were made from this store
+    id TEXT NOT NULL
+);
+INSERT INTO identity VALUES (gen_random_uuid()::text);
+CREATE TABLE nodes (             -- how far each node has followed the changes: see `ChangeLog.report`
+    id TEXT PRIMARY KEY,
+    watermark BIGINT NOT NULL,
+    seen DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE worker (            -- the process that works for the knowledge base: see `WorkLease`
+    one BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (one),
+    holder TEXT NOT NULL,
+    title TEXT NOT NULL,
+    status TEXT NOT NULL,
+    expires DOUBLE PRECISION NOT NULL
+)
+"""
+
+POSTGRES_SCRIPTS: Mapping[int, Sequence[str]] = {0: (_FUNCTIONS,), 5: (_KEYS, *_TRIGGERS, _NODES)}
 """Scripts for PostgreSQL alone; see `PostgresDatabase`. The triggers do what those of `SCHEMA` do."""

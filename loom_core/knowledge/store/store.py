@@ -17,6 +17,7 @@ from loom_core.knowledge.store.vectors import EmbedderMigration, ImportedVectors
 from loom_core.storage import Database
 
 if TYPE_CHECKING:
+    from loom_core.knowledge.store.node import Sharing
     from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["KnowledgeStore", "MetaName"]
@@ -58,18 +59,26 @@ class KnowledgeStore:
         place: `record.db`, made if absent; None keeps the store in memory; or an open database with the
             tables of `SCHEMA`, which `close` closes.
         read_only: whether changes to a file are refused.
+        sharing: the part of this process in a database that several machines share.
 
     Raises:
         StoreError: see `Database`.
     """
 
-    def __init__(self, place: Path | SQLDatabase | None, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        place: Path | SQLDatabase | None,
+        *,
+        read_only: bool = False,
+        sharing: Sharing | None = None,
+    ) -> None:
         self.database: SQLDatabase = (
             Database(place, schema=SCHEMA, read_only=read_only)
             if place is None or isinstance(place, Path)
             else place
         )
-        self.changes = ChangeLog(self.database)
+        self.sharing = sharing
+        self.changes = ChangeLog(self.database, None if sharing is None else sharing.node)
         self.graph = GraphTable(self.database)
         self.aliases = self.graph.aliases
         self.documents = DocumentTable(self.database, self.graph, self.changes)
@@ -95,6 +104,19 @@ class KnowledgeStore:
                 (name, value),
             )
 
+    @property
+    def host(self) -> str:
+        """Name of this machine in a store that several share; else empty."""
+        return "" if self.sharing is None else self.sharing.node.host
+
+    @property
+    def is_led(self) -> bool:
+        """Whether what all nodes share, such as collections in servers, may be written by this process."""
+        return self.sharing is None or self.sharing.lease.held
+
     def close(self) -> None:
         """Close the database."""
+        if self.sharing is not None:
+            self.sharing.lease.release()
+            self.sharing.node.database.close()
         self.database.close()

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import LoomError, StoreError
+from loom_core.errors import StoreError
 from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
 from loom_core.storage import ProcessLock
+from loom_core.storage.lease import LEASE_SECONDS, SERVER_TIME, LeaseRenewal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from loom_core.storage.sql import SQLConnection
 
 __all__ = [
-    "LEASE_SECONDS",
     "Claim",
     "DriverRegistry",
     "LeasingDrivers",
@@ -174,13 +174,6 @@ def _remove(path: Path) -> None:
         return  # Windows does not delete an open file; the next cleanup does
 
 
-LEASE_SECONDS = 10.0
-"""Default time after which a driver that is not heard of counts as dead."""
-
-_RENEWALS = 4  # within a lease
-_NOW = "EXTRACT(EPOCH FROM clock_timestamp())"  # the server's time, which is the same for all
-
-
 class LeasingDrivers(DriverRegistry):
     """Drivers on any machine: one is alive while it renews its lease in the database.
 
@@ -196,8 +189,7 @@ class LeasingDrivers(DriverRegistry):
         super().__init__()
         self._database = database
         self._seconds = seconds
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._renewal: LeaseRenewal | None = None
 
     def enter(self) -> None:
         """See `DriverRegistry.enter`: nothing is needed."""
@@ -205,52 +197,43 @@ class LeasingDrivers(DriverRegistry):
     def register(self, db: SQLConnection) -> None:
         """See `DriverRegistry.register`: begins the lease, which a thread renews."""
         own = self.own or secrets.token_hex(8)
-        sql = f"INSERT INTO drivers (id, title, expires) VALUES (?, ?, {_NOW} + ?) ON CONFLICT DO NOTHING"
-        db.execute(sql, (own, self.title, self._seconds))
+        db.execute(
+            f"INSERT INTO drivers (id, title, expires) VALUES (?, ?, {SERVER_TIME} + ?) "
+            "ON CONFLICT DO NOTHING",
+            (own, self.title, self._seconds),
+        )
         self.own = own
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._renew, name="loom-journal-lease", daemon=True)
-            self._thread.start()
+        if self._renewal is None:
+            what = "The lease of this process in the journal"
+            self._renewal = LeaseRenewal(self._renew, seconds=self._seconds, what=what)
 
     def is_alive(self, db: SQLConnection, driver: str) -> bool:
         """See `DriverRegistry.is_alive`."""
-        sql = f"SELECT 1 FROM drivers WHERE id = ? AND expires > {_NOW}"
+        sql = f"SELECT 1 FROM drivers WHERE id = ? AND expires > {SERVER_TIME}"
         return bool(driver) and db.execute(sql, (driver,)).fetchone() is not None
 
     def clean(self, db: SQLConnection) -> None:
         """See `DriverRegistry.clean`."""
-        for row in db.execute(f"SELECT id FROM drivers WHERE expires <= {_NOW}").fetchall():
+        for row in db.execute(f"SELECT id FROM drivers WHERE expires <= {SERVER_TIME}").fetchall():
             self.release_runs(db, row["id"])
 
     def leave(self) -> None:
         """See `DriverRegistry.leave`."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._renewal is not None:
+            self._renewal.stop()
         self.own = ""
 
-    def _renew(self) -> None:
-        failure = ""
-        while not self._stopping.wait(self._seconds / _RENEWALS):
-            own = self.own
-            if not own:
-                continue
-            try:
-                # It must not wait for the turns of writers.
-                with self._database.write(takes_turn=False) as db:
-                    sql = f"UPDATE drivers SET expires = {_NOW} + ? WHERE id = ?"
-                    renewed = db.execute(sql, (self._seconds, own)).rowcount
-            except LoomError as error:
-                if failure != str(error):  # it is retried many times
-                    _log.warning("The lease of this process in the journal is not renewed: %s", error)
-                failure = str(error)
-                continue
-            failure = ""
+    def _renew(self) -> bool:
+        if own := self.own:
+            with self._database.write(takes_turn=False) as db:
+                sql = f"UPDATE drivers SET expires = {SERVER_TIME} + ? WHERE id = ?"
+                renewed = db.execute(sql, (self._seconds, own)).rowcount
             if not renewed:
                 self.own = ""
                 _log.warning(
                     "Others could not hear of this process for so long that they take over its runs."
                 )
+        return True  # it may register again
 
 
 @dataclass(frozen=True, slots=True)

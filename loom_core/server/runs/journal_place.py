@@ -16,20 +16,27 @@ __all__ = ["add_database_option", "database_setting", "journal_place"]
 _VARIABLE = "LOOM_DATABASE"
 
 
-def add_database_option(command: argparse.ArgumentParser) -> None:
-    """Add the option `--database` to a command."""
+def add_database_option(
+    command: argparse.ArgumentParser, *, what: str = "the journal of runs and the knowledge bases"
+) -> None:
+    """Add the option `--database` to a command.
+
+    Args:
+        command: the command.
+        what: the server keeps in the database, for the help.
+    """
     command.add_argument(
         "--database",
         default="",
         metavar="URL",
-        help="PostgreSQL for the journal of runs, such as postgresql://loom@db.example/loom, so that servers"
-        " on several machines share it; its password in $LOOM_DATABASE_SECRET (default"
-        f" ${_VARIABLE}, else a file in Loom's folder)",
+        help=f"PostgreSQL for {what}, such as postgresql://loom@db.example/loom, so that servers on several"
+        " machines share them; its password in $LOOM_DATABASE_SECRET (default"
+        f" ${_VARIABLE}, else files in Loom's folder)",
     )
 
 
 def database_setting(given: str) -> str:
-    """Return the database of the journal; empty for a file.
+    """Return the database of the journal and the knowledge bases; empty for files.
 
     Args:
         given: the option; empty for the environment's.

@@ -28,7 +28,8 @@ class Settings:
             environment.
         root: folder with files that agents may read, unless their profile says otherwise; None for none.
         over_http: whether clients connect over HTTP, so that a caller need not be the user of this machine.
-        database: PostgreSQL database of the journal, as a URL; empty for a file in the home.
+        database: PostgreSQL database of the journal and of the home's knowledge bases, as a URL; empty for
+            files in the home.
         version: version of this server.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -103,7 +104,9 @@ class KnowledgeSources:
         home = self._settings.home
         if config.home:
             home = self._settings.config.parent / Path(config.home).expanduser()
-        entries = {entry.name: entry for entry in Catalogue(home).list()}
+        database = self._settings.database if home == self._settings.home else ""
+        with closing(Catalogue(home, database=database)) as catalogue:
+            entries = {entry.name: entry for entry in catalogue.list()}
         entry = entries.get(config.knowledge_base)
         if entry is None:
             known = (
@@ -123,7 +126,7 @@ class KnowledgeSources:
         from loom_core.knowledge.sources.local import LocalKnowledgeBase
 
         if home not in self._libraries:
-            library = self._libraries[home] = Library(home, program="loom-flow-server")
+            library = self._libraries[home] = Library(home, database=database, program="loom-flow-server")
             library.work_in(self._tasks)
             self._closing.append(_closer(library.close))
         return LocalKnowledgeBase(self._libraries[home], entry.source, base=entry.name)

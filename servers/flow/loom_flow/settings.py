@@ -26,7 +26,8 @@ class Settings:
         config_given: whether the file was named, so that it must exist.
         home_given: whether the home was named, and is not the default.
         provider: the language model if the file names none; empty for rules alone.
-        database: PostgreSQL database of the journal, as a URL; empty for a file in the home.
+        database: PostgreSQL database of the journal and of the home's knowledge bases, as a URL; empty for
+            files in the home.
         version: of this server.
     """
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import NotFoundError
+from loom_core.errors import NotFoundError, StoreError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
 from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
@@ -21,8 +21,7 @@ from loom_kb.mcp_tools.tools import QUERY_HEAD, register_tools
 from loom_kb.service import KnowledgeService, position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-    from pathlib import Path
+    from collections.abc import AsyncGenerator
 
     from loom_core.knowledge.sources.library import Library
     from loom_core.knowledge.sources.unified_tool import SourceInfo
@@ -127,12 +126,12 @@ class _LibrarySnapshot:
     """Snapshot of the library, as the last poll found it.
 
     Attributes:
-        files: modification time and size of every file of every store.
+        marks: what differs if a store may have changed; see `Catalogue.marks`.
         sources: self-descriptions of the knowledge bases, which are in the tool descriptions.
         revisions: `CatalogueEntry.revision` of each.
     """
 
-    files: Mapping[Path, tuple[int, int]]
+    marks: object
     sources: tuple[SourceInfo, ...] = ()
     revisions: tuple[str, ...] = ()
 
@@ -140,12 +139,12 @@ class _LibrarySnapshot:
 async def notify_changes(server: LoomServer, service: KnowledgeService, *, interval: float = 1.0) -> None:
     """Poll the library until cancelled, and notify subscribed clients of changed tools and resources.
 
-    SQLite sends no notification when another process writes, so this polls the files' modification times, and
-    opens a store only after a change. Changed documents are
+    Stores send no notification when another process writes, so this polls `Catalogue.marks`, and reads them
+    only after a change. Changed documents are
     announced once they stay the same for one poll, which means that a job is done or pauses.
     """
     library = service.library
-    seen = _LibrarySnapshot(await to_thread.run_sync(library.catalogue.files))
+    seen = _LibrarySnapshot(await to_thread.run_sync(_marks, library))
     told = seen.revisions
     while True:
         await anyio.sleep(interval)
@@ -159,12 +158,23 @@ async def notify_changes(server: LoomServer, service: KnowledgeService, *, inter
 
 
 def _look(library: Library, before: _LibrarySnapshot) -> _LibrarySnapshot:
-    files = library.catalogue.files()
-    if files == before.files:
+    marks = _marks(library)
+    if marks is None or marks == before.marks:
         return before
-    entries = library.list()
+    try:
+        entries = library.list()
+    except StoreError:
+        return before
     return _LibrarySnapshot(
-        files=files,
+        marks=marks,
         sources=tuple(entry.source for entry in entries),
         revisions=tuple(f"{entry.name}: {entry.revision}" for entry in entries),
     )
+
+
+def _marks(library: Library) -> object:
+    """Return the marks of the library; None while its database cannot be asked."""
+    try:
+        return library.catalogue.marks()
+    except StoreError:  # whoever asks a question is told
+        return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile
 from loom_core.server.program import ServerProgram
+from loom_core.server.runs.journal_place import add_database_option, database_setting
 from loom_kb import PROGRAM
 from loom_kb.language_model import NO_MODEL, configuration
 from loom_kb.settings import DEFAULT_SOURCE, Settings
@@ -28,6 +30,7 @@ __all__ = ["SERVER", "run"]
 _VECTORS = "LOOM_KB_VECTORS"
 _LEXICAL = "LOOM_KB_LEXICAL"
 _SECRET = "LOOM_VECTORS_SECRET"
+_DATABASE_SECRET = "LOOM_DATABASE_SECRET"
 _GRAPH, _GRAPH_SECRET = "LOOM_KB_GRAPH", "LOOM_GRAPH_SECRET"
 _LEXICAL_SECRET = "LOOM_LEXICAL_SECRET"
 _MOST_ENTITIES = 20_000  # a browser can still draw them
@@ -69,6 +72,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
         only = tuple(names) if isinstance(names, list) else ()
         settings = Settings(
             home=loom_home(args.home),
+            database=database_setting(args.database),
             sources=only,
             roots=tuple(root.expanduser().absolute() for root in getattr(args, "root", ())),
             watched=_folders(args) if args.command == "serve" else (),
@@ -87,7 +91,8 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
         return settings
 
     def options(self, settings: Settings) -> list[str]:
-        options = ["--embedder", settings.embedder] if settings.embedder != "auto" else []
+        options = ["--database", settings.database] if settings.database else []
+        options += ["--embedder", settings.embedder] if settings.embedder != "auto" else []
         options += ["--vectors", settings.vectors] if settings.vectors else []
         options += ["--lexical", settings.lexical] if settings.lexical else []
         options += ["--graph", settings.graph] if settings.graph else []
@@ -100,6 +105,8 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
 
     def key_variables(self, settings: Settings) -> list[str]:
         keys = [*_of_language_model(settings.llm), *_of_embedder(settings.embedder)]
+        if settings.database:
+            keys.append(_DATABASE_SECRET)
         if "://" in settings.vectors:
             keys.append(_SECRET)
         if "://" in settings.lexical:
@@ -111,10 +118,10 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
     def unknown(self, settings: Settings, names: Sequence[str]) -> list[str]:
         from loom_core.knowledge.sources.catalogue import Catalogue
 
-        catalogue = Catalogue(settings.home)
-        for name in names:
-            catalogue.folder(name)  # raises if no knowledge base can have this name
-        known = {entry.name for entry in catalogue.list()}
+        with closing(Catalogue(settings.home, database=settings.database)) as catalogue:
+            for name in names:
+                catalogue.place(name)  # raises if no knowledge base can have this name
+            known = {entry.name for entry in catalogue.list()}
         return [name for name in names if name not in known]
 
 
@@ -177,6 +184,7 @@ def _allow_net(command: argparse.ArgumentParser) -> None:
 
 
 def _options(command: argparse.ArgumentParser) -> None:
+    add_database_option(command, what="the knowledge bases")
     command.add_argument(
         "--embedder",
         default="auto",

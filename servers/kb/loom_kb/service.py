@@ -64,6 +64,7 @@ class KnowledgeService:
         self.settings = settings
         self.library = Library(
             settings.home,
+            database=settings.database,
             embedder=settings.embedder,
             vectors=settings.vectors,
             lexical=settings.lexical,

@@ -19,6 +19,7 @@ class Settings:
 
     Attributes:
         home: Loom's home.
+        database: URL of a PostgreSQL database that has the knowledge bases; empty for files in the home.
         sources: knowledge bases that may be used; empty for all, and for new ones.
         roots: folders that `add` may read from; without any, it accepts texts only.
         watched: folders that the server keeps the knowledge base in sync with.
@@ -34,6 +35,7 @@ class Settings:
     """
 
     home: Path
+    database: str = ""
     sources: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
     watched: tuple[Path, ...] = ()

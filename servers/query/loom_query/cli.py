@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile, configuration_file
 from loom_core.server.program import ServerProgram
+from loom_core.server.runs.journal_place import add_database_option, database_setting
 from loom_query import PROGRAM
 from loom_query.settings import Settings
 
@@ -78,19 +79,22 @@ class QueryServer(ServerProgram[Settings]):
             home=home,
             config=configuration_file(args, home, default=_CONFIG),
             config_given=args.config is not None,
+            database=database_setting(args.database),
             profile=getattr(args, "profile", "full"),
             version=version(PROGRAM),
         )
 
     def options(self, settings: Settings) -> list[str]:
-        return ["--config", str(settings.config)] if settings.config_given else []
+        options = ["--config", str(settings.config)] if settings.config_given else []
+        return options + (["--database", settings.database] if settings.database else [])
 
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.server.install.terminal import model_variables
+        from loom_core.storage.postgres import SECRET_VARIABLE
         from loom_query.configuration.query_file import read_query_file
 
         file = read_query_file(settings.config, required=settings.config_given)
-        names = [*file.variables]
+        names = [*file.variables, *([SECRET_VARIABLE] if settings.database else [])]
         if file.llm is not None:
             names += model_variables(file.llm)
         return list(dict.fromkeys(names))
@@ -117,6 +121,7 @@ def _options(command: argparse.ArgumentParser) -> None:
         help="the file with the sources (default query.json in Loom's folder; without it, all knowledge"
         " bases there)",
     )
+    add_database_option(command, what="the knowledge bases of loom-kb")
 
 
 def _question(command: argparse.ArgumentParser) -> None:

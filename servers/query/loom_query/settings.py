@@ -19,6 +19,7 @@ class Settings:
         home: Loom's home.
         config: the file that names the sources; without one, all knowledge bases of the home are sources.
         config_given: whether the file was named by the user, so that it must exist.
+        database: URL of a PostgreSQL database that has the knowledge bases of the home; empty for files.
         profile: `full` for the four tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
         version: version of this server.
     """
@@ -26,5 +27,10 @@ class Settings:
     home: Path
     config: Path
     config_given: bool = False
+    database: str = ""
     profile: Literal["full", "chatgpt"] = "full"
     version: str = ""
+
+    def database_of(self, home: Path) -> str:
+        """Return the database of the knowledge bases of a home; empty for files, as in all other homes."""
+        return self.database if home == self.home else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
@@ -133,7 +134,8 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
 
 
 def _knowledge(settings: Settings) -> HealthSection | None:
-    entries = Catalogue(settings.home).list()
+    with closing(Catalogue(settings.home, database=settings.database)) as catalogue:
+        entries = catalogue.list()
     try:
         profiles = _file(settings).profiles
     except ConfigError:  # reported by its own check

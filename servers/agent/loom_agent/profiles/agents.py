@@ -73,7 +73,7 @@ class Agents:
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
         self.mcp = RemoteTools(settings.home)
-        self.knowledge = LocalKnowledge(settings.home)
+        self.knowledge = LocalKnowledge(settings.home, database=settings.database)
         self._settings = settings
         self._journal = journal
         self._made: dict[str, ProfileAgent] = {}

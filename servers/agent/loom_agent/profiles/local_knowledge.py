@@ -45,10 +45,13 @@ class LocalKnowledge:
 
     Args:
         home: Loom's folder.
+        database: URL of a PostgreSQL database that has them instead; empty for files.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, database: str = "") -> None:
         self._home = home
+        self._database = database
+        self._catalogue = Catalogue(home, database=database)
         self._library: Library | None = None
         self._tasks: TaskGroup | None = None
         self._turn = anyio.Lock()
@@ -72,7 +75,7 @@ class LocalKnowledge:
         Raises:
             ConfigError: one does not exist or is not usable, or the packages for searching are missing.
         """
-        entries = {entry.name: entry for entry in await to_thread.run_sync(Catalogue(self._home).list)}
+        entries = {entry.name: entry for entry in await to_thread.run_sync(self._catalogue.list)}
         if names != EVERYTHING:
             _check(entries, names)
         chosen = [
@@ -92,6 +95,7 @@ class LocalKnowledge:
 
     def close(self) -> None:
         """Close the open knowledge bases. Blocks."""
+        self._catalogue.close()
         if self._library is not None:
             self._library.close()
 
@@ -103,7 +107,7 @@ class LocalKnowledge:
             from loom_core.knowledge.sources.local import LocalKnowledgeBase
 
             if self._library is None:
-                self._library = Library(self._home, program=_PROGRAM)
+                self._library = Library(self._home, database=self._database, program=_PROGRAM)
                 if self._tasks is not None:
                     self._library.work_in(self._tasks)
             library = self._library

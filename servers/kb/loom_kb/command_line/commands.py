@@ -260,11 +260,13 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
     def collect() -> dict[str, object]:
         documents, passages, characters = knowledge_base.documents.counts()
         entities, relations, mentions = knowledge_base.graph.counts()
-        folder = service.library.catalogue.folder(args.kb)
+        place = service.library.catalogue.place(args.kb)
+        folder = place.folder
         files = [path for path in folder.rglob("*") if path.is_file()]
         return {
             "name": args.kb,
             "folder": str(folder),
+            **({"database": place.database} if place.database else {}),
             "description": knowledge_base.description,
             "documents": documents,
             "passages": passages,
@@ -285,6 +287,7 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
             "filters": list(knowledge_base.supported_filters),
             "index_lag": knowledge_base.index_lag(),
             "held_by": describe_holder(knowledge_base.holder()) or None,
+            **({"worked_on_by": knowledge_base.worker.find_leader() or None} if place.database else {}),
             "bytes": sum(path.stat().st_size for path in files),
         }
 

@@ -21,7 +21,8 @@ from loom_core.installation import how_to_install
 from loom_core.knowledge.indexes.engines.servers import GRAPH, LEXICAL, VECTORS
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, loom_version
-from loom_core.knowledge.store import KnowledgeStore
+from loom_core.knowledge.store.changes import IndexName
+from loom_core.knowledge.store.opening import open_store
 from loom_core.knowledge.store.probe import describe_problem, is_emptied
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.server.cli.health import (
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.place import StorePlace
     from loom_kb.settings import Settings
 
 __all__ = ["find_damaged_indexes", "own_checks", "variables"]
@@ -158,6 +161,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
     }
     facts = {
         "folder": str(health.folder),
+        **({"database": health.place.database} if health.place.database else {}),
         "format": health.format,
         "documents": health.documents,
         "passages": health.chunks,
@@ -169,6 +173,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
         **{f"index_{name}": state for name, state in states.items()},
         "unfinished_jobs": health.unfinished_jobs,
         "held_by": _describe_holder(health.holder),
+        **({"worked_on_by": health.leader or None} if health.place.database else {}),
     }
     findings = [_finding(found, health.name) for found in health.problems]
     findings += [*_embedder_findings(health), *_work_findings(health)]
@@ -205,7 +210,7 @@ def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
     if health.holder is not None:
         message = f"{_describe_holder(health.holder)} owns it; other processes use it through that one."
         yield fine("held", message)
-    elif health.unfinished_jobs:
+    elif health.unfinished_jobs and not health.leader:
         message = f"{health.unfinished_jobs:,} jobs are not done, and no process works on them."
         remedy = f"Start a server, or continue them now: loom-kb add --kb {shlex.quote(health.name)}"
         yield warning("unfinished-jobs", message, remedy)
@@ -257,7 +262,7 @@ class KnowledgeBaseHealth:
 
     Attributes:
         name: its name.
-        folder: where it is.
+        place: where it is.
         format: schema version of its store; 0 if the store cannot be read.
         documents: number of documents.
         chunks: number of chunks.
@@ -270,11 +275,12 @@ class KnowledgeBaseHealth:
         indexes: by name.
         unfinished_jobs: number of jobs that are not done yet.
         holder: its worker process, or None.
+        leader: the process that works for it on any machine that shares its store, or empty.
         problems: those found.
     """
 
     name: str
-    folder: Path
+    place: StorePlace
     format: int
     documents: int
     chunks: int
@@ -287,7 +293,13 @@ class KnowledgeBaseHealth:
     indexes: dict[str, IndexHealth] = field(default_factory=dict[str, IndexHealth])
     unfinished_jobs: int = 0
     holder: Holder | None = None
+    leader: str = ""
     problems: tuple[HealthProblem, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its indexes, which has its store, too, unless that is in a database."""
+        return self.place.folder
 
 
 async def examine(entry: CatalogueEntry) -> KnowledgeBaseHealth:
@@ -318,7 +330,7 @@ def _no_answer_problem(holder: Holder) -> HealthProblem:
 def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
     health = KnowledgeBaseHealth(
         name=entry.name,
-        folder=entry.folder,
+        place=entry.place,
         format=0,
         documents=entry.documents,
         chunks=entry.chunks,
@@ -327,7 +339,13 @@ def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
         embedding_config=entry.embedding_config,
         holder=holder_of(entry.folder),
     )
-    path = entry.folder / "record.db"
+    if entry.place.database:
+        if entry.problem:
+            return replace(health, problems=(HealthProblem("newer", f"{entry.problem.capitalize()}."),))
+        with closing(open_store(entry.place)) as store:
+            health, dimension = _with_shared_record(health, store)
+        return replace(health, problems=(*_of_indexes(health, dimension), *_of_servers(health)))
+    path = entry.place.file
     if reason := describe_problem(path):
         kind = "emptied" if is_emptied(path) else "inaccessible"
         return replace(health, problems=(HealthProblem(kind, f"It cannot be opened: {reason}."),))
@@ -368,7 +386,7 @@ def _of_servers(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
-    with closing(KnowledgeStore(health.folder / "record.db", read_only=True)) as store:
+    with closing(open_store(health.place, read_only=True)) as store:
         if health.vectors_in not in VECTORS.local:
             vectors = RemoteVectors(store, health.folder, health.vectors_in)
             yield from _of_server(vectors, health, "vectors", health.vectors or 0)
@@ -422,8 +440,7 @@ def _format_of(record: Path) -> int:
 
 def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]:
     """Complete the health from the store; return it with the dimension of the vectors."""
-    path = health.folder / "record.db"
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
+    with closing(sqlite3.connect(f"{health.place.file.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
         head = int(last[0]) if last else 0
         states = db.execute("SELECT name, generation, watermark FROM indexes").fetchall()
@@ -450,6 +467,33 @@ def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]
         unfinished_jobs=jobs,
     )
     return read, int(told[0]) if told and told[0] else 0
+
+
+def _with_shared_record(
+    health: KnowledgeBaseHealth, store: KnowledgeStore
+) -> tuple[KnowledgeBaseHealth, int]:
+    """Complete the health from a store in a database; return it with the dimension of the vectors."""
+    head = store.changes.head()
+    states = {name: store.changes.state(name) for name in get_args(IndexName)}
+    marks = ",".join("?" * len(_FINISHED))
+    jobs = f"SELECT COUNT(*) FROM jobs WHERE state NOT IN ({marks})"
+    holder = None if store.sharing is None else store.sharing.lease.holder()
+    read = replace(
+        health,
+        format=len(SCHEMA),
+        vectors=store.vectors.coverage()[0],
+        vectors_in=store.get("vectors") or VECTORS.local[0],
+        words_in=store.get("lexical") or LEXICAL.local[0],
+        graph_in=store.get("graph") or GRAPH.local[0],
+        indexes={
+            name: IndexHealth(state.generation, state.built, head - max(0, state.watermark))
+            for name, state in states.items()
+            if state.generation
+        },
+        unfinished_jobs=store.database.row(jobs, _FINISHED)[0],
+        leader="" if holder is None else holder.title,
+    )
+    return read, int(store.get("dimension") or 0)
 
 
 def find_damaged_indexes(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError, StoreUnavailableError
+from loom_core.knowledge.store.opening import has_store
 from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
 from loom_kb.command_line.job_progress import work_until_done
 from loom_kb.language_model import run_with_confirmation
@@ -31,16 +32,16 @@ async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb check`; return 0 if all is sound (or repaired), 1 if not, 3 if documents were lost."""
     from loom_core.knowledge.maintenance.salvage import check_file, salvage
 
-    folder = service.library.catalogue.folder(args.kb)
-    if not (folder / "record.db").exists():
+    place = service.library.catalogue.place(args.kb)
+    if not await to_thread.run_sync(has_store, place):
         raise NotFoundError(f"There is no knowledge base {args.kb!r}.", advice="`loom-kb list` shows them.")
     done: list[str] = []
     lost: list[str] = []
-    damage = await to_thread.run_sync(check_file, folder / "record.db")
+    damage = [] if place.database else await to_thread.run_sync(check_file, place.file)
     if damage and args.repair:
-        saved = await to_thread.run_sync(salvage, folder)
+        saved = await to_thread.run_sync(salvage, place.folder)
         done, lost = _describe_saved(saved), _describe_lost(saved)
-        damage = await to_thread.run_sync(check_file, folder / "record.db")
+        damage = await to_thread.run_sync(check_file, place.file)
     if damage:
         from loom_core.knowledge.maintenance.finding import CheckReport
 
@@ -50,7 +51,8 @@ async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
         if done:  # the salvaged documents are a job now
             await knowledge_base.worker.drain()
         report = await knowledge_base.check(repair=args.repair)
-        report.checked.insert(0, "file: a whole SQLite database")
+        if not place.database:
+            report.checked.insert(0, "file: a whole SQLite database")
     report.repaired[:0] = done
     report.notes[:0] = lost
     if args.json:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, StoreError
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.mcp_client.configuration.config_file import user_file
@@ -90,7 +91,7 @@ def plan(settings: Settings) -> SourcePlan:
                     problems.append(_taken_error(planned, sources[planned.name]))
                 else:
                     sources[planned.name] = planned
-        except ConfigError as error:
+        except (ConfigError, StoreError) as error:
             problems.append(SourceProblem(configured.name, configured.kind, error.message, error.advice))
     return SourcePlan(file, tuple(sources.values()), tuple(problems))
 
@@ -109,9 +110,20 @@ def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
         except OSError:
             continue
         files[path] = (status.st_mtime_ns, status.st_size)
-    for home in homes:
-        files |= Catalogue(home).files()
-    return files
+    return files, [_marks(home, settings.database_of(home)) for home in sorted(homes)]
+
+
+@cache
+def _catalogue(home: Path, database: str) -> Catalogue:
+    """Return the catalogue of a home, which keeps its connections to a database."""
+    return Catalogue(home, database=database)
+
+
+def _marks(home: Path, database: str) -> object:
+    try:
+        return _catalogue(home, database).marks()
+    except StoreError as error:  # the plan says so
+        return str(error)
 
 
 def _plan_source(configured: ConfiguredSource, settings: Settings) -> Iterator[PlannedSource | SourceProblem]:
@@ -143,7 +155,7 @@ def _local(
         home = settings.config.parent / Path(config.home).expanduser()
         if not home.is_dir():
             raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
-    entries = {entry.name: entry for entry in Catalogue(home).list()}
+    entries = {entry.name: entry for entry in _catalogue(home, settings.database_of(home)).list()}
     if not config.knowledge_base:
         for entry in entries.values():
             yield _base(entry.name, entry, configured, home)

