@@ -67,9 +67,8 @@ def copy_tables(
 
     ends = [_compare(source, target, table, advance) if table.has_key else None for table in tables]
     for table, end in zip(tables, ends, strict=True):
-        if not table.has_key:
-            table.clear(target)
-        for rows in table.batches(source, end):
+        batches = table.batches(source, end) if table.has_key else [table.page(source, None, _MANY)]
+        for rows in batches:
             table.insert(target, rows)
             advance(len(rows))
     _set_highest_keys(target, tables, _highest_keys(source, tables))
@@ -87,7 +86,7 @@ class _Table:
         name: its name.
         columns: its columns.
         key: those of its primary key; of a table without one, all.
-        has_key: whether it has a primary key; if not, a new database may have rows in it.
+        has_key: whether it has a primary key; if not, it has few rows, also in a new database.
         has_number: whether its key is one number, which the database may have assigned.
         never_reuses: whether no key is ever assigned twice.
         rows: the condition of the rows to copy.
@@ -124,12 +123,14 @@ class _Table:
         return tuple(row[self.columns.index(name)] for name in self.key)
 
     def insert(self, database: SQLDatabase, rows: Sequence[_Row]) -> None:
-        """Insert rows in a transaction, without triggers."""
+        """Insert rows in a transaction, without triggers; they replace those of a table without a key."""
         marks = ", ".join("?" * len(self.columns))
         insert = f"INSERT INTO {self.name} ({_listed(self.columns)}) VALUES ({marks})"
         try:
             with database.write(durable=False) as db:
                 triggers = _disable_triggers(db, database, self.name)
+                if not self.has_key:
+                    db.execute(f"DELETE FROM {self.name}")
                 db.executemany(insert, rows)
                 for statement in triggers:
                     db.execute(statement)
@@ -144,10 +145,6 @@ class _Table:
                         ) from error
             raise
 
-    def clear(self, database: SQLDatabase) -> None:
-        with database.write(durable=False) as db:
-            db.execute(f"DELETE FROM {self.name}")
-
     def difference(self, row: _Row) -> StoreError:
         """Return the error for a row that is not the same in both databases."""
         return StoreError(
@@ -158,7 +155,8 @@ class _Table:
 
     def _title(self, row: _Row) -> str:
         key = [each.hex() if isinstance(each, bytes) else each for each in self.key_of(row)]
-        return f"The row {', '.join(map(str, key))} of the table {self.name}"
+        id_ = f" ({row[self.columns.index('id')]})" if self.has_number and "id" in self.columns else ""
+        return f"The row {', '.join(map(str, key))}{id_} of the table {self.name}"
 
 
 def _listed(names: Sequence[str]) -> str:

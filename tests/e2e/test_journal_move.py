@@ -113,7 +113,7 @@ def test_what_cannot_be_a_target_is_refused_with_advice(command: Command, tmp_pa
     gone = f"postgresql://loom@127.0.0.1:{free_port()}/postgres"
     for target, message in {
         gone: "There is no journal in",
-        "file": "Name another place",
+        "file": "Name another target",
         str(tmp_path / "runs.db"): "Write it as postgresql://",
         "postgresql://loom:geheim@db/loom": "LOOM_DATABASE_SECRET",
     }.items():

@@ -41,7 +41,10 @@ def copy_journal(
         StoreError: see `copy_tables`.
     """
     if source == target:
-        raise InvalidInputError(f"The journal is in {source} already.", advice="Name another place.")
+        raise InvalidInputError(
+            f"The journal is in {source} already.",
+            advice="Name another target. Without LOOM_DATABASE and --database, the source is the file.",
+        )
     if not source.exists():
         raise InvalidInputError(f"There is no journal in {source}.", advice="Nothing needs to be copied.")
     read, readers = open_database(source)

@@ -195,7 +195,7 @@ def test_a_target_that_holds_something_else_is_left_as_it_is(
     for target in (KnowledgeStore(empty_postgres), file):
         _put(target, DocumentDraft("text:other", "Cape Alder is far.", "Other", "given"))
         before = content(target)
-        with pytest.raises(StoreError, match="The row 1 of the table documents is not the same"):
+        with pytest.raises(StoreError, match=r"The row 1 \(\w+\) of the table documents is not the same"):
             copy_knowledge_store(original, target)
         assert content(target) == before
 
@@ -227,5 +227,5 @@ def test_a_text_that_postgresql_cannot_store_is_named(
     _put(file, DocumentDraft("text:a", "Anna Berg.", "Anna", "given"))
     with file.database.write() as db:  # as earlier versions did
         db.execute("UPDATE documents SET title = ?", ("An\0na",))
-    with pytest.raises(InvalidInputError, match=r"row 1 of the table documents .* its title has .* U\+0000"):
+    with pytest.raises(InvalidInputError, match=r"row 1 \(\w+\) of .* its title has .* U\+0000"):
         copy_knowledge_store(file, KnowledgeStore(empty_postgres))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -75,7 +76,8 @@ async def test_a_journal_goes_to_postgresql_and_back_and_goes_on_there(shared: P
     before = _content(first)
     assert [name for name, rows in before.items() if not rows] == []
     copy_journal(first, shared)
-    assert _content(shared) == before
+    copy_journal(shared, replace(shared, url=f"{shared.url}&application_name=x"))
+    assert _content(shared) == before, "also after it was copied to itself"
     copy_journal(shared, last)
     assert _content(last) == before
     assert _content(first) == before
