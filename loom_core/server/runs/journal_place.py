@@ -99,8 +99,8 @@ def move_journal(source: Path | PostgresPlace, target: Path | PostgresPlace, *, 
     from loom_core.runs.journal.journal_copy import copy_journal
     from loom_core.server.cli.console import ProgressBar, out, out_json
 
-    bar = ProgressBar("rows", "copied and compared")
-    copy_journal(source, target, progress=bar.show)
+    bar = ProgressBar("copying and comparing", "rows")
+    copy_journal(source, target, progress=lambda done, total: bar.show(done // 2, total // 2))
     following = (
         f"Start each server with {_VARIABLE}={target.url} or --database {target.url}."
         if isinstance(target, PostgresPlace)
