@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -22,13 +23,13 @@ from loom_core.runs.events import FINAL_EVENTS
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import RunRequest
 from tests.fixtures.fork_server import starts_quickly
+from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer, run_postgres
 
 Start = Callable[..., subprocess.Popen[str]]
 
 # Drives what no one else does: three steps each, with the tally of a step in a file of its own.
 DRIVER = """
 import sys
-from pathlib import Path
 import anyio
 from loom_core.runs.journal import Journal
 
@@ -43,7 +44,7 @@ async def drive(journal, run_id):
         log.add("agent_finish", {}, status="completed", output=sys.argv[2])
 
 async def main():
-    journal = Journal(Path(sys.argv[1]))
+    journal = Journal(sys.argv[1])
     print("ready", flush=True)
     sys.stdin.readline()
     while runs := await journal.find_unclaimed():
@@ -58,12 +59,12 @@ anyio.run(main)
 # Claims a run, says so, and writes events for ever.
 HOLDER = """
 import sys
-from pathlib import Path
 import anyio
-from loom_core.runs.journal import Journal
+from loom_core.runs.journal import Journal, PostgresPlace
 
 async def main():
-    journal = Journal(Path(sys.argv[1]))
+    place = sys.argv[1]
+    journal = Journal(PostgresPlace(place, lease_seconds=4) if "://" in place else place)
     async with await journal.claim(sys.argv[2]) as log:
         while True:
             seq = log.run.last_seq
@@ -74,6 +75,21 @@ async def main():
 
 anyio.run(main)
 """
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["file", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a journal is, for `Journal`."""
+    if request.param == "file":
+        return str(tmp_path / "runs.db")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    return request.getfixturevalue("postgres").url(f"?schema=t{secrets.token_hex(4)}")
 
 
 @pytest.fixture
@@ -99,11 +115,10 @@ def line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline().strip()
 
 
-async def test_of_several_processes_each_run_is_driven_by_one(tmp_path: Path, start: Start):
-    path = tmp_path / "runs.db"
-    journal = Journal(path)
+async def test_of_several_processes_each_run_is_driven_by_one(place: str, start: Start):
+    journal = Journal(place)
     runs = [await journal.create(RunRequest(goal=f"任务 {number}")) for number in range(50)]
-    children = [start(DRIVER, str(path), str(number)) for number in range(3)]
+    children = [start(DRIVER, place, str(number)) for number in range(3)]
     assert [line(child) for child in children] == ["ready"] * 3
     for child in children:
         child.communicate("go\n", timeout=60)
@@ -167,23 +182,23 @@ async def test_a_driver_that_merely_hangs_keeps_its_run(tmp_path: Path, start: S
     await journal.aclose()
 
 
-async def test_a_run_of_another_process_is_followed_and_given_orders(tmp_path: Path, start: Start):
-    path = tmp_path / "runs.db"
-    journal = Journal(path)
+async def test_a_run_of_another_process_is_followed_and_given_orders(place: str, start: Start):
+    journal = Journal(place)
     run = await journal.create(RunRequest(goal="g"))
-    child = start(HOLDER, str(path), run.id)
-    seen = 0
-    with anyio.fail_after(20):
+    child = start(HOLDER, place, run.id)
+    seen, wanted = 0, 300 if "://" in place else 2000
+    with anyio.fail_after(30):
         async for event in journal.follow(run.id):
             seen += 1
             assert event.seq == seen
-            if seen == 2000:
+            if seen == wanted:
                 break
     await journal.send_commands(run.id, Reply(text="停"))
     child.kill()
     child.wait(timeout=10)
-    log = await journal.claim(run.id)
-    assert log is not None
+    with anyio.fail_after(60):
+        while (log := await journal.claim(run.id)) is None:  # noqa: ASYNC110 - time frees it in PostgreSQL
+            await anyio.sleep(0.1)
     async with log:
         assert log.take_commands() == [Reply(text="停")]
         log.add("agent_finish", {}, status="completed")

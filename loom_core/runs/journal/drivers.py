@@ -75,6 +75,11 @@ class DriverRegistry(ABC):
     def leave(self) -> None:
         """Count as dead for others. Blocks."""
 
+    def live_titles(self, db: SQLConnection) -> list[str]:
+        """Return the titles of all drivers that are alive."""
+        rows = db.execute("SELECT id, title FROM drivers ORDER BY title").fetchall()
+        return [row["title"] for row in rows if self.is_alive(db, row["id"])]
+
     def with_driver_titles(self, db: SQLConnection, found: Sequence[StoredRun]) -> list[Run]:
         """Return the runs with the titles of their live drivers."""
         titles = {"": ""}

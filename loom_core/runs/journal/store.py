@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loom_core.runs.journal.notifier import WakeBatch
     from loom_core.storage.sql import SQLConnection, SQLDatabase
 
-__all__ = ["JournalStore", "Place", "PostgresPlace"]
+__all__ = ["JournalStore", "Place", "PostgresPlace", "open_database"]
 
 _T = TypeVar("_T")
 _READERS = 4
@@ -86,7 +86,7 @@ class _OpenDatabase:
     """Resources that exist while the database is open."""
 
     def __init__(self, place: Place, switchboard: Notifier) -> None:
-        self.database, self.drivers = _open_database(place)
+        self.database, self.drivers = open_database(place)
         self.readers = ThreadPoolExecutor(_READERS, "loom-journal-reader")
         self.writer = Writer(
             self.database,
@@ -108,7 +108,8 @@ class _OpenDatabase:
         self.database.close()
 
 
-def _open_database(place: Place) -> tuple[SQLDatabase, DriverRegistry]:
+def open_database(place: Place) -> tuple[SQLDatabase, DriverRegistry]:
+    """Open the database of a journal, made if absent, and its registry of drivers. Blocks."""
     if isinstance(place, PostgresPlace):
         shared = PostgresDatabase(
             place.url, name=place.name, schema=SCHEMA, more=POSTGRES_SCRIPTS, secret=place.secret

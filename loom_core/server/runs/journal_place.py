@@ -1,4 +1,4 @@
-"""Where a server's journal is: the option `--database`, and the place that it stands for."""
+"""Where a server's journal is: the option `--database`, its meaning, and the command `move`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.runs.journal import PostgresPlace
+    from loom_core.server.cli.standard_commands import ServerCommands
 
-__all__ = ["add_database_option", "database_setting", "journal_place"]
+__all__ = [
+    "add_database_option",
+    "add_move_command",
+    "database_setting",
+    "journal_place",
+    "move_journal",
+    "move_target",
+]
 
 _VARIABLE = "LOOM_DATABASE"
 
@@ -59,3 +67,54 @@ def journal_place(database: str, *, name: str, file: Path) -> Path | PostgresPla
     from loom_core.runs.journal import PostgresPlace
 
     return PostgresPlace(database, name=name)
+
+
+_FILE = "file"
+
+
+def add_move_command(commands: ServerCommands) -> None:
+    """Declare `move`."""
+    move = commands.add("move", "copy the journal of runs to PostgreSQL, or back to a file, and verify it")
+    move.add_argument(
+        "--to",
+        required=True,
+        metavar="URL",
+        help=f"where to, such as postgresql://loom@db.example/loom; or `{_FILE}`, which is in Loom's folder",
+    )
+    move.epilog = (
+        "Stop all servers of the journal first. It stays where it is, unchanged; a command that was"
+        " interrupted goes on where it stopped."
+    )
+
+
+def move_target(to: str) -> str:
+    """Return the database that `--to` names; empty for a file.
+
+    Raises:
+        ConfigError: see `database_setting`.
+    """
+    return "" if to == _FILE else database_setting(to)
+
+
+def move_journal(source: Path | PostgresPlace, target: Path | PostgresPlace, *, as_json: bool) -> int:
+    """Copy a journal, say what to do next, and return the exit code. Blocks.
+
+    Raises:
+        LoomError: see `copy_journal`.
+    """
+    from loom_core.runs.journal import PostgresPlace
+    from loom_core.runs.journal.journal_copy import copy_journal
+    from loom_core.server.cli.console import ProgressBar, out, out_json
+
+    bar = ProgressBar("copying and comparing", "rows")
+    copy_journal(source, target, progress=lambda done, total: bar.show(done // 2, total // 2))
+    following = (
+        f"Start each server with {_VARIABLE}={target.url} or --database {target.url}."
+        if isinstance(target, PostgresPlace)
+        else f"Start each server without {_VARIABLE} and --database."
+    )
+    if as_json:
+        out_json({"from": str(source), "to": str(target), "next": following})
+    else:
+        out(f"All rows of {source} are in {target} now, too.\n{following}")
+    return 0

@@ -19,7 +19,7 @@ from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
-from loom_core.server.runs.journal_place import add_database_option, database_setting
+from loom_core.server.runs.journal_place import add_database_option, add_move_command, database_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +49,7 @@ class AgentServer(ServerProgram[Settings]):
         commands.add_serve()
         _running(commands)
         _runs(commands)
+        add_move_command(commands)
         tools = commands.add("tools", "list what an agent can call, or find tools by what they do")
         tools.add_argument("query", nargs="*", help="words, in English or Chinese; left out, all tools")
         _profile(tools)

@@ -18,7 +18,7 @@ from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
-from loom_core.server.runs.journal_place import add_database_option, database_setting
+from loom_core.server.runs.journal_place import add_database_option, add_move_command, database_setting
 from loom_flow import PROGRAM
 from loom_flow.settings import Settings
 
@@ -49,6 +49,7 @@ class FlowServer(ServerProgram[Settings]):
         _add_file_commands(commands)
         _add_conversation_commands(commands)
         _add_run_commands(commands)
+        add_move_command(commands)
         commands.add_mcp()
         commands.add_install()
         # A read-only token cannot start anything, so it is no token for a conversation.

@@ -1,11 +1,11 @@
-"""The commands of the command line, except serving: run, chat, runs, events, tools, schema."""
+"""The commands of the command line, except serving: run, chat, runs, move, events, tools, schema."""
 
 from __future__ import annotations
 
 import json
 import sys
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -22,6 +22,7 @@ from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Paus
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.terminal import Interrupted, Interrupts
+from loom_core.server.runs.journal_place import move_journal, move_target
 from loom_core.server.runs.models import event_info
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
 
         out_json(json_schema())
         return 0
+    if args.command == "move":
+        target = replace(settings, database=move_target(args.to)).journal
+        return move_journal(settings.journal, target, as_json=args.json)
     commands = {"run": _run, "chat": _chat, "runs": _runs, "events": _events, "tools": _tools}
 
     async def run() -> int:

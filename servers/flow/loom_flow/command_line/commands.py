@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from loom_core.server.runs.journal_place import move_journal, move_target
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +26,9 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
 
     if args.command in CONFIG_COMMANDS:
         return CONFIG_COMMANDS[args.command](args, settings)
+    if args.command == "move":
+        target = replace(settings, database=move_target(args.to)).journal
+        return move_journal(settings.journal, target, as_json=args.json)
     from loom_flow.command_line.run_commands import run_with_service
 
     return run_with_service(args, settings)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
+import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from loom_core.runs.commands import Reply
 from loom_core.runs.journal import Journal, RunLog
 from loom_core.runs.run import RunRequest, RunStatus
+from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +47,11 @@ class Model:
 
 
 class Histories(RuleBasedStateMachine):
-    """Two journals on one file, as two processes have it, and what becomes of it."""
+    """Two journals in one place, as two processes have it, and what becomes of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_place: Callable[[str], str]) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        self.place = new_place(f"t{secrets.token_hex(4)}")
         self.runner = asyncio.Runner()
         self.journals = [self.opened(), self.opened()]
         self.models: dict[str, Model] = {}
@@ -52,13 +60,12 @@ class Histories(RuleBasedStateMachine):
         self.loose: dict[str, int] = {}  # how many events come with it
 
     def opened(self) -> Journal:
-        return Journal(self.folder / "runs.db")
+        return Journal(self.place)
 
     def teardown(self) -> None:
         for journal in self.journals:
             self.runner.run(journal.aclose())
         self.runner.close()
-        shutil.rmtree(self.folder)
 
     @rule(goal=TEXTS, number=st.integers(0, 1))
     def create(self, goal: str, number: int) -> None:
@@ -175,5 +182,14 @@ class Histories(RuleBasedStateMachine):
                 assert self.runner.run(journal.find_unclaimed()) == free, number
 
 
-TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=15, stateful_step_count=20)
+def test_a_journal_in_a_file_says_what_the_model_says(tmp_path: Path) -> None:
+    histories = partial(Histories, lambda name: str(tmp_path / f"{name}.db"))
+    run_state_machine_as_test(histories, settings=settings(max_examples=15, stateful_step_count=20))
+
+
+def test_a_journal_in_postgresql_says_what_the_model_says(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    histories = partial(Histories, lambda name: postgres.url(f"?schema={name}"))
+    run_state_machine_as_test(histories, settings=settings(max_examples=5, stateful_step_count=20))
