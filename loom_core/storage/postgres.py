@@ -42,6 +42,7 @@ __all__ = [
     "WHERE_PASSWORDS_ARE",
     "PostgresDatabase",
     "PostgresPool",
+    "check_address",
     "check_holds_no_password",
     "import_psycopg",
     "is_lost",
@@ -341,6 +342,21 @@ WHERE_PASSWORDS_ARE = (
     f"{SECRET_VARIABLE} in the environment or the keyring, or a place of libpq (PGPASSWORD, .pgpass)"
 )
 """Where a password belongs, for people."""
+
+
+def check_address(url: str) -> None:
+    """Check the address of Loom's database, as far as that is possible without its client.
+
+    Raises:
+        ConfigError: it is not a URL of PostgreSQL, or holds a password.
+    """
+    check_holds_no_password(url, secret=WHERE_PASSWORDS_ARE)
+    if not url.startswith(POSTGRES_SCHEMES):
+        raise ConfigError(
+            f"{url!r} is not the address of a PostgreSQL database.",
+            advice="Write it as postgresql://user@host:5432/database.",
+        )
+
 
 _OLDEST = 14
 _SIZE = 8

@@ -1,18 +1,23 @@
-"""Copy of a knowledge store to another database, from SQLite to PostgreSQL or back."""
+"""Copy of a knowledge base's store to another database, from SQLite to PostgreSQL or back."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from loom_core.errors import InvalidInputError, StoreBusyError
+from loom_core.knowledge.store.opening import open_store
 from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.storage.ownership import holder_of, lock_of
 from loom_core.storage.table_copy import copy_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.place import StorePlace
 
-__all__ = ["copy_knowledge_store"]
+__all__ = ["copy_knowledge_store", "copy_to_place"]
 
 # The indexes belong to the folder of the source, and so do collections in databases.
 _LEFT = {
@@ -41,3 +46,39 @@ def copy_knowledge_store(
         StoreError: see `copy_tables`.
     """
     copy_tables(source.database, target.database, SCHEMA, without=_LEFT, progress=progress)
+
+
+def copy_to_place(
+    source: StorePlace, target: StorePlace, *, progress: Callable[[int, int], object] | None = None
+) -> None:
+    """Copy a knowledge base to another place while no process works for either; see `copy_knowledge_store`.
+
+    Raises:
+        InvalidInputError: both are the same place, or see `copy_knowledge_store`.
+        StoreBusyError: a process works for one of them.
+        StoreError: see `copy_knowledge_store`.
+    """
+    if source == target:
+        raise InvalidInputError("The knowledge base is there already.", advice="Name another database.")
+    with _owned(source) as given, _owned(target) as taken:
+        copy_knowledge_store(given, taken, progress=progress)
+
+
+@contextmanager
+def _owned(place: StorePlace) -> Generator[KnowledgeStore]:
+    """Open a store as the process that works for it."""
+    store = open_store(place)
+    lock = lock_of(place.folder)
+    lease = None if store.sharing is None else store.sharing.lease
+    try:
+        if not lock.acquire() or not (lease is None or lease.acquire()):
+            holder = None if lease is None else lease.holder()
+            by = holder_of(place.folder) if holder is None else holder.title
+            raise StoreBusyError(
+                f"{by or 'Another process'} works for the knowledge base in {place}.",
+                advice="Stop the programs that use it and try again.",
+            )
+        yield store
+    finally:
+        store.close()
+        lock.release()

@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import ConfigError, StoreError
+from loom_core.errors import StoreError
 from loom_core.runs.journal.drivers import LEASE_SECONDS, LeasingDrivers, LockingDrivers
 from loom_core.runs.journal.notifier import Notifier
 from loom_core.runs.journal.rows.schema import POSTGRES_SCRIPTS, SCHEMA
 from loom_core.runs.journal.search import index_batch
 from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
-from loom_core.storage.postgres import (
-    POSTGRES_SCHEMES,
-    WHERE_PASSWORDS_ARE,
-    PostgresDatabase,
-    check_holds_no_password,
-)
+from loom_core.storage.postgres import PostgresDatabase, check_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,12 +58,7 @@ class PostgresPlace:
     lease_seconds: float = LEASE_SECONDS
 
     def __post_init__(self) -> None:
-        check_holds_no_password(self.url, secret=WHERE_PASSWORDS_ARE)
-        if not self.url.startswith(POSTGRES_SCHEMES):
-            raise ConfigError(
-                f"{self.url!r} is not the address of a PostgreSQL database.",
-                advice="Write it as postgresql://user@host:5432/database.",
-            )
+        check_address(self.url)
 
     def exists(self) -> bool:
         """Whether there may be a journal, as of a path: only the server knows."""

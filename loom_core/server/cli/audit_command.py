@@ -223,7 +223,7 @@ AUDITED_COMMANDS: Mapping[str, AuditedCommand] = MappingProxyType(
             ("name", "names", "client", "file", "revoke", "force"),
             actions=frozenset({"add", "remove", "login", "logout", "trust", "approve", "import"}),
         ),
-        "move": AuditedCommand(("to",)),
+        "move": AuditedCommand(("kb", "to")),
         "runs": AuditedCommand(
             ("run_id", "decided", "decision", "reason"),
             actions=frozenset({"resume", "pause", "abort", "decide", "answer", "retry", "forget"}),

@@ -16,10 +16,10 @@ from loom_agent import PROGRAM
 from loom_agent.settings import Settings
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
+from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
-from loom_core.server.runs.journal_place import add_database_option, add_move_command, database_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import parse_line
+from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
-from loom_core.server.runs.journal_place import add_database_option, add_move_command, database_setting
 from loom_flow import PROGRAM
 from loom_flow.settings import Settings
 

@@ -176,5 +176,5 @@ def _marks(library: Library) -> object:
     """Return the marks of the library; None while its database cannot be asked."""
     try:
         return library.catalogue.marks()
-    except StoreError:  # whoever asks a question is told
+    except StoreError:  # a question is answered with this error
         return None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
+from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile
 from loom_core.server.program import ServerProgram
-from loom_core.server.runs.journal_place import add_database_option, database_setting
 from loom_kb import PROGRAM
 from loom_kb.language_model import NO_MODEL, configuration
 from loom_kb.settings import DEFAULT_SOURCE, Settings
@@ -417,6 +417,8 @@ def _maintenance(commands: ServerCommands) -> None:
         help="chunk all documents and extract from them again, where the rules have changed",
     )
     _agreeing(rebuild)
+
+    _one_kb(add_move_command(commands, what="a knowledge base"))
 
     export = commands.add("export", "export a knowledge base to one file")
     export.add_argument("file", type=_path, help="the archive to write, such as notes.loom.zip")

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
+from loom_core.server.cli.database_option import add_database_option, database_setting
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile, configuration_file
 from loom_core.server.program import ServerProgram
-from loom_core.server.runs.journal_place import add_database_option, database_setting
 from loom_query import PROGRAM
 from loom_query.settings import Settings
 

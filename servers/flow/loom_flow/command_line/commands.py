@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loom_core.server.runs.journal_place import move_journal, move_target
+from loom_core.server.cli.database_option import move_target
+from loom_core.server.runs.journal_place import move_journal
 
 if TYPE_CHECKING:
     import argparse

@@ -20,7 +20,14 @@ from loom_core.server.cli.health import fact_lines
 from loom_core.server.search.citations import citation
 from loom_kb.command_line.folder_sync import sync
 from loom_kb.command_line.job_progress import LEFT_OUT, work_until_done, work_until_idle
-from loom_kb.command_line.maintenance import check, export_archive, import_archive, next_embedder, rebuild
+from loom_kb.command_line.maintenance import (
+    check,
+    export_archive,
+    import_archive,
+    move,
+    next_embedder,
+    rebuild,
+)
 from loom_kb.graph_pages.page import graph
 from loom_kb.job_facts import all_notes, all_problems, job_info
 from loom_kb.language_model import run_with_confirmation
@@ -68,6 +75,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "aliases": _aliases,
         "demo": _demo,
         "check": check,
+        "move": move,
         "rebuild": rebuild,
         "export": export_archive,
         "import": import_archive,

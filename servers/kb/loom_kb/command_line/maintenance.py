@@ -1,4 +1,4 @@
-"""The maintenance commands: check, rebuild, export, import."""
+"""The maintenance commands: check, move, rebuild, export, import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError, StoreUnavailableError
 from loom_core.knowledge.store.opening import has_store
+from loom_core.knowledge.store.place import place_in
 from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
+from loom_core.server.cli.database_option import after_move, move_target
 from loom_kb.command_line.job_progress import work_until_done
 from loom_kb.language_model import run_with_confirmation
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.changes import IndexName
     from loom_kb.service import KnowledgeService
 
-__all__ = ["check", "export_archive", "import_archive", "next_embedder", "rebuild"]
+__all__ = ["check", "export_archive", "import_archive", "move", "next_embedder", "rebuild"]
 
 _NAMED = 20  # documents that were lost
 
@@ -106,6 +108,31 @@ def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
     out(strong(f"{name}: {len(report.findings):,} problems found."))
     if not repair and any(finding.repair for finding in report.findings):
         say(f"`loom-kb check --repair --kb {name}` repairs what it can.")
+
+
+async def move(service: KnowledgeService, args: argparse.Namespace) -> int:
+    """Run `loom-kb move`: copy a knowledge base to a database, or back to files."""
+    from loom_core.knowledge.maintenance.store_copy import copy_to_place
+
+    source = service.library.catalogue.place(args.kb)
+    if not await to_thread.run_sync(has_store, source):
+        raise NotFoundError(f"There is no knowledge base {args.kb!r}.", advice="`loom-kb list` shows them.")
+    database = move_target(args.to)
+    target = place_in(service.settings.home, args.kb, database=database)
+    bar = ProgressBar("copying and comparing", "rows")
+
+    def copy() -> None:
+        progress = lambda done, total: bar.show(done // 2, total // 2)  # noqa: E731
+        copy_to_place(source, target, progress=progress)
+
+    await to_thread.run_sync(copy)
+    following = after_move(database)
+    if args.json:
+        out_json({"name": args.kb, "from": str(source), "to": str(target), "next": following})
+    else:
+        out(f"All rows of {source} are in {target} now, too; its indexes are built at the first use.")
+        out(following)
+    return 0
 
 
 async def rebuild(service: KnowledgeService, args: argparse.Namespace) -> int:

@@ -29,7 +29,9 @@ QUERIES = {
     "documents": (
         "SELECT id, uri, title, title_source, mime, language, text, hash, metadata, blocks FROM documents"
     ),
-    "chunks": "SELECT id, ordinal, start, end, page, kind, heading_path, hash, vector_hash, text FROM chunks",
+    "chunks": (
+        'SELECT id, ordinal, start, "end", page, kind, heading_path, hash, vector_hash, text FROM chunks'
+    ),
     "vectors": "SELECT hash, vector FROM vectors",
     "names": "SELECT id, name, type, uses FROM names JOIN entities ON key = entity",
     "fields": (
@@ -73,7 +75,7 @@ def rewrite(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
 @pytest.fixture
 def archive(filled: GraphRAGKnowledgeBase, tmp_path: Path) -> Path:
     with filled.store.database.write() as db:
-        db.execute("INSERT INTO alias_decisions VALUES ('paris', '巴黎', 1, 1.0)")
+        db.execute("INSERT INTO alias_decisions VALUES ('paris', '巴黎', TRUE, 1.0)")
     filled.store.set("description", "Städte und 城市")
     export(filled.store, tmp_path / "a.zip", name="wissen")
     return tmp_path / "a.zip"

@@ -33,7 +33,7 @@ def damage(knowledge_base: GraphRAGKnowledgeBase, *statements: str) -> None:
 def content(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, list[tuple[object, ...]]]:
     rows = knowledge_base.store.database.rows
     return {
-        "chunks": sorted(map(tuple, rows("SELECT id, ordinal, start, end, text, vector_hash FROM chunks"))),
+        "chunks": sorted(map(tuple, rows('SELECT id, ordinal, start, "end", text, vector_hash FROM chunks'))),
         "vectors": sorted(map(tuple, rows("SELECT hash, vector FROM vectors"))),
         "names": sorted(
             map(tuple, rows("SELECT id, name, type, uses FROM names JOIN entities ON key = entity"))
