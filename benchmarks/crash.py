@@ -1,6 +1,6 @@
 """Processes that change one knowledge base are killed at random moments; nothing acknowledged may be lost.
 
-    python benchmarks/crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER]
+    python benchmarks/crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER] [--database URL]
 
 Each process adds, changes and removes documents, keeps a folder of files in step, asks questions, has indexes
 rebuilt and truncates the log. One of them gets SIGKILL at a random moment (with several processes every
@@ -8,6 +8,9 @@ other time the owner) and is started again. After every kill of a single process
 all are ended, a fresh process brings everything to an end, and it is compared: every acknowledged document is
 there once in its last version, every removed one is gone, files and documents agree, and `check` finds
 nothing, without any repair. With several processes it is measured how long it takes until another owns.
+
+With a PostgreSQL database for the store, in a schema of its own, each process is a machine with a folder of
+indexes; the owner is the one with the lease of the work, and in the end the indexes of each are compared.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loom_core.knowledge.store.opening import open_store
+from loom_core.knowledge.store.place import place_of
 from loom_core.storage.ownership import holder_of
 
 _ACTOR = Path(__file__).with_name("crash_actor.py")
@@ -85,11 +90,22 @@ class Ledger:
 class Life:
     """One actor process, and the thread that reads what it says."""
 
-    def __init__(self, home: Path, files: Path, name: str, ledger: Ledger, *, seed: int, number: int) -> None:
+    def __init__(
+        self,
+        home: Path,
+        files: Path,
+        name: str,
+        ledger: Ledger,
+        *,
+        seed: int,
+        number: int,
+        database: str,
+    ) -> None:
         self._ledger = ledger
         self._tried: dict[str, int | None] | None = None
         self.began = threading.Event()
         arguments = ["--name", name, "--seed", str(seed), "--first-version", str(number * _EACH)]
+        arguments += ["--database", database]
         self.process = subprocess.Popen(
             [sys.executable, str(_ACTOR), str(home), str(files), *arguments],
             stdin=subprocess.PIPE,
@@ -127,8 +143,10 @@ class Life:
 class Run:
     """A knowledge base, its actors, and what was seen."""
 
-    def __init__(self, base: Path, *, processes: int, seed: int) -> None:
+    def __init__(self, base: Path, *, processes: int, seed: int, database: str) -> None:
         self._home, self._files = base / "kb", base / "files"
+        self._database = database
+        self._store = open_store(place_of(base / "outside", "crash", database=database)) if database else None
         self._files.mkdir(parents=True, exist_ok=True)
         self._dice = random.Random(seed)
         self._ledgers = {f"actor{n}": Ledger() for n in range(processes)}
@@ -156,12 +174,13 @@ class Run:
             if name not in self._lives:
                 self._started += 1
                 self._lives[name] = Life(
-                    self._home,
+                    self._folder(name),
                     self._files,
                     name,
                     ledger,
                     seed=self._dice.randrange(10**9),
                     number=self._started,
+                    database=self._database,
                 )
         for life in self._lives.values():
             if not life.began.wait(_START_SECONDS):
@@ -171,8 +190,8 @@ class Run:
         """Kill an actor at a random moment."""
         time.sleep(self._dice.expovariate(1.5))
         names = list(self._lives)
-        holder = holder_of(self._home)
-        owners = [n for n in names if holder and self._lives[n].process.pid == holder.pid]
+        owner = self._owner()
+        owners = [n for n in names if self._lives[n].process.pid == owner]
         name = owners[0] if owners and self._dice.random() < 0.5 else self._dice.choice(names)
         self._note_state()
         self._lives.pop(name).kill()
@@ -182,11 +201,23 @@ class Run:
                 self._note_takeover()
 
     def verify(self) -> None:
-        """End all actors and compare what there is with what was acknowledged."""
+        """End all actors and compare what there is with what was acknowledged, on every machine."""
         while self._lives:
             self._lives.popitem()[1].kill()
+        for folder in dict.fromkeys(map(self._folder, self._ledgers)):
+            self._verify(folder)
+
+    def _verify(self, folder: Path) -> None:
         done = subprocess.run(
-            [sys.executable, str(_ACTOR), str(self._home), str(self._files), "--verify"],
+            [
+                sys.executable,
+                str(_ACTOR),
+                str(folder),
+                str(self._files),
+                "--verify",
+                "--database",
+                self._database,
+            ],
             capture_output=True,
             text=True,
             timeout=600,
@@ -219,9 +250,27 @@ class Run:
         """Kill what still runs."""
         while self._lives:
             self._lives.popitem()[1].kill()
+        if self._store is not None:
+            self._store.close()
+
+    def _folder(self, name: str) -> Path:
+        """The folder of an actor: that of its machine, or the one that all have."""
+        return self._home / name if self._database else self._home
+
+    def _owner(self) -> int:
+        """The process that works for the knowledge base; 0 if there is none."""
+        if self._store is None:
+            holder = holder_of(self._home)
+            return 0 if holder is None else holder.pid
+        assert self._store.sharing is not None
+        leader = self._store.sharing.lease.holder()
+        return 0 if leader is None else int(leader.title.split()[1])
 
     def _note_state(self) -> None:
         """Note what was going on, so that it can be seen that every kind of work was hit."""
+        if self._store is not None:
+            self.doing.update(["jobs unfinished" if self._store.jobs.next() else "nothing"])
+            return
         with closing(sqlite3.connect(f"{self._home.as_uri()}/record.db?mode=ro", uri=True, timeout=10)) as db:
             head = db.execute("SELECT COALESCE(MAX(seq), 0) FROM changes").fetchone()[0]
             behind = [
@@ -235,8 +284,8 @@ class Run:
     def _note_takeover(self) -> None:
         killed = time.monotonic()
         while time.monotonic() - killed < _OWNER_SECONDS:
-            holder = holder_of(self._home)
-            if holder is not None and any(life.process.pid == holder.pid for life in self._lives.values()):
+            owner = self._owner()
+            if any(life.process.pid == owner for life in self._lives.values()):
                 self.takeovers.append(time.monotonic() - killed)
                 return
             time.sleep(0.005)
@@ -249,9 +298,12 @@ def main() -> None:
     arguments.add_argument("--processes", type=int, default=1)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
+    arguments.add_argument(
+        "--database", default="", metavar="URL", help="PostgreSQL, with ?schema= for this run"
+    )
     args = arguments.parse_args()
     base = args.keep or Path(tempfile.mkdtemp(prefix="loom-crash-"))
-    run = Run(base, processes=args.processes, seed=args.seed)
+    run = Run(base, processes=args.processes, seed=args.seed, database=args.database)
     every = _VERIFY_EVERY.get(args.processes, _VERIFY_ELSE)
     began = time.monotonic()
     try:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["text_of"]
 
 _MOST = 120  # documents that an actor has at a time
+_MOST_JOBS = 12  # unfinished ones, of all actors
 _VERSION = re.compile(r"in version (\d+)\.")
 
 
@@ -74,12 +75,18 @@ class Actor:
             self._sync: 4,
             self._ask: 4,
             self._rebuild: 1,
-            self._checkpoint: 1,
+            self._checkpoint: 1 if self._knowledge_base.store.sharing is None else 0,
         }
         while True:
+            while await to_thread.run_sync(self._unfinished) > _MOST_JOBS:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
             act = self._dice.choices(list(acts), list(acts.values()))[0]
             await act()
             await anyio.sleep(self._dice.choice([0, 0, 0.02, 0.2]))
+
+    def _unfinished(self) -> int:
+        sql = "SELECT COUNT(*) FROM jobs WHERE finished_at IS NULL"
+        return self._knowledge_base.store.database.row(sql)[0]
 
     async def _put(self) -> None:
         dice = self._dice
@@ -197,9 +204,10 @@ async def main() -> None:
     arguments.add_argument("--name", default="")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--first-version", type=int, default=0)
+    arguments.add_argument("--database", default="")
     args = arguments.parse_args()
     knowledge_base = GraphRAGKnowledgeBase.from_config(
-        embedding_provider=create_embedder("hashing"), name="crash", path=args.home
+        embedding_provider=create_embedder("hashing"), name="crash", path=args.home, database=args.database
     )
     if args.verify:
         await verify(knowledge_base, args.files)

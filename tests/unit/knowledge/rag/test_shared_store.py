@@ -151,7 +151,13 @@ async def test_a_job_with_files_waits_for_the_machine_that_has_them(open_node: O
     (folder / "jacquard.md").write_text("# Jacquard\n\nHe built a loom in Lyon.", encoding="utf-8")
     job = await knowledge_base.add_paths([folder])
     assert (job.state, job.host) == ("done", knowledge_base.store.host)
-    elsewhere = {"paths": [str(folder)], "include": [], "exclude": [], "metadata": {}, "host": "elsewhere"}
+    elsewhere: dict[str, object] = {
+        "paths": [str(folder)],
+        "include": [],
+        "exclude": [],
+        "metadata": {},
+        "host": "elsewhere",
+    }
     knowledge_base.store.jobs.submit(elsewhere, [], listed=False)
     assert len(await knowledge_base.add_texts([TEXTS[0]])) == 1
     waiting = knowledge_base.store.jobs.next()
@@ -161,11 +167,11 @@ async def test_a_job_with_files_waits_for_the_machine_that_has_them(open_node: O
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         with anyio.fail_after(60):
-            while not knowledge_base.store.is_led:
+            while not knowledge_base.store.is_led:  # noqa: ASYNC110 - a lease sends no event
                 await anyio.sleep(0.02)
             with database_of(knowledge_base).write() as db:  # now that machine is heard of
                 db.execute("INSERT INTO nodes VALUES ('elsewhere:/kb', 0, EXTRACT(EPOCH FROM now()))")
-            while not await anyio.to_thread.run_sync(lease.acquire):
+            while not await anyio.to_thread.run_sync(lease.acquire):  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         tasks.cancel_scope.cancel()
     lease.release()
