@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingKind
     from loom_core.knowledge.indexes import GraphIndexes, LexicalIndexes
+    from loom_core.knowledge.indexes.links import LinkIndex
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.ingest.runner import IngestRunner
     from loom_core.knowledge.rag.owner.client import OwnerClient
@@ -58,6 +59,7 @@ class KnowledgeBaseWorker:
         words: lexical index.
         graph: graph store.
         vectors: indexes of vectors.
+        links: index of links.
         embedder: makes vectors, or None for a knowledge base without.
         lock: of the knowledge base's folder, or None in memory.
         server: answers other processes, or None in memory.
@@ -73,6 +75,7 @@ class KnowledgeBaseWorker:
         words: LexicalIndexes,
         graph: GraphIndexes,
         vectors: VectorIndexes,
+        links: LinkIndex,
         embedder: CurrentEmbedder | None,
         lock: ProcessLock | None,
         server: OwnerServer | None,
@@ -84,6 +87,7 @@ class KnowledgeBaseWorker:
         self._words = words
         self._graph = graph
         self._vectors = vectors
+        self._links = links
         self._embedder = embedder
         self._reembedding = self._centroids = None
         if embedder is not None:
@@ -269,6 +273,7 @@ class KnowledgeBaseWorker:
             self._graph.close()
             self._words.close()
             self._vectors.close()
+            self._links.close()
             self._lock.release()
 
     def close(self) -> None:
@@ -327,6 +332,8 @@ class KnowledgeBaseWorker:
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.sync_files):
+            return True
+        if await to_thread.run_sync(self._links.sync):
             return True
         if await self._make_centroid() or await self._apply_imported_vectors():
             return True

@@ -20,7 +20,7 @@ ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 relations changed; `document`: the fields of an existing document may have changed. The entities of an added
 chunk are not logged separately: there are about a dozen, and readers get them from the store."""
 
-IndexName = Literal["words", "vectors", "graph", "chroma", "remote", "remote_graph", "remote_words"]
+IndexName = Literal["words", "vectors", "graph", "links", "chroma", "remote", "remote_graph", "remote_words"]
 
 
 @dataclass(frozen=True, slots=True)
