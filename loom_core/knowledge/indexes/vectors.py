@@ -100,7 +100,7 @@ class VectorIndexes:
         flat = self._flat.searcher()
         if flat is None or not (self._lock is None or self._lock.held):
             return flat
-        chroma = self._select_chroma()
+        chroma = self._select_chroma(flat.count())
         indexes = chroma.searcher() if chroma is not None else None
         return flat if chroma is None or indexes is None else ChromaDenseSearch(flat, indexes, chroma)
 
@@ -170,11 +170,11 @@ class VectorIndexes:
         state = self._store.changes.state
         return remote is None or (state("vectors").generation > 0 and not state("remote").built)
 
-    def _select_chroma(self) -> ChromaVectors | None:
+    def _select_chroma(self, count: int | None = None) -> ChromaVectors | None:
         chroma, choice = self._chroma, self.server.setting
         if chroma is None or choice not in {"auto", "chroma"}:
             return None
-        count = self.coverage()[0]
+        count = self.coverage()[0] if count is None else count
         if choice == "chroma":
             return chroma if count else None
         there = self._store.changes.state(chroma.name).generation > 0

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
+from loom_core.knowledge.indexes.engines.link_arrays import LinkArrays
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.maintenance.finding import CheckFinding
@@ -318,6 +319,13 @@ def check_indexes(store: KnowledgeStore, folder: Path, *, owned: bool) -> Iterat
     """
     from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 
+    state = store.changes.state("links")
+    if state.built:
+        try:
+            LinkArrays(folder / f"links-{state.generation}").verify()
+        except IndexDamagedError as error:
+            text = f"the index 'links' cannot be read: {error.message}"
+            yield CheckFinding("indexes", text, "index", ("links",))
     state = store.changes.state("words")
     if state.built:
         try:

@@ -42,7 +42,7 @@ _ORDER: tuple[Repair, ...] = (
 )
 
 _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "graph"})
-"""After these repairs the graph index may not match the next changes, and is rebuilt."""
+"""After these repairs the indexes of the graph and of links may not match the next changes: rebuild them."""
 
 
 def repair(store: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
@@ -65,7 +65,7 @@ def repair(store: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
         store.boilerplate.read_again(cast("Sequence[int]", todo.pop("boilerplate", ())))
         _recount(store, db)  # other defects may have made the counts wrong, too
         if todo.keys() & _GRAPH:
-            _rebuild_indexes(store, ["graph"])
+            _rebuild_indexes(store, ["graph", "links"])
 
 
 def _repair_kind(store: KnowledgeStore, db: SQLConnection, kind: Repair, keys: Sequence[int | str]) -> None:
@@ -172,9 +172,10 @@ def _recount(store: KnowledgeStore, db: SQLConnection) -> None:
     )
     unsupported = [row["key"] for row in db.execute(UNSUPPORTED)]
     db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
-    store.graph.judge([row["key"] for row in db.execute(MISJUDGED)])
+    misjudged = [row["key"] for row in db.execute(MISJUDGED)]
+    store.graph.judge(misjudged)
     regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
-    store.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
+    store.changes.note("entity", sorted(entities.union(unsupported, misjudged, regrouped)))
     # Links to their names may be lost: search for these again.
     db.executemany(
         "INSERT INTO new_names (entity, newest) VALUES (?, ?) "

@@ -13,6 +13,7 @@ from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.knowledge.indexes import GraphIndexes, LexicalIndexes
 from loom_core.knowledge.indexes.engines.servers import GRAPH, LEXICAL, VECTORS, save_setting
+from loom_core.knowledge.indexes.links import LinkIndex
 from loom_core.knowledge.indexes.vectors import VectorIndexes
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
@@ -187,12 +188,14 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             folder=folder,
             lock=lock,
         )
+        self._links = LinkIndex(store, folder)
         worker = KnowledgeBaseWorker(
             store,
             ingest=IngestRunner(store, pipeline, self._words, extraction=config.extraction),
             words=self._words,
             graph=self._graph,
             vectors=self._vectors,
+            links=self._links,
             embedder=current,
             lock=lock,
             server=server,
@@ -207,6 +210,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             store,
             words=self._words,
             vectors=self._vectors,
+            links=self._links,
             topics=self._topics,
             reader=self._reader,
             worker=worker,
@@ -614,6 +618,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         self._words.close()
         self._graph.close()
         self._vectors.close()
+        self._links.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -631,10 +636,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
     def _item(self, id_: str) -> KnowledgeItem | None:
         row = self.store.documents.chunk(id_)
-        if row is None:
-            return None
-        document = self.store.documents.get(row.document_id)
-        return None if document is None else item(row, document)
+        return None if row is None else item(row)
 
 
 def _place(name: str, path: Path | str | None, *, memory: bool, database: str) -> StorePlace | None:

@@ -220,7 +220,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             if ours:
                 await to_thread.run_sync(self.worker.release)
         state = self.store.changes.state
-        everywhere: tuple[IndexName, ...] = ("words", "vectors")
+        everywhere: tuple[IndexName, ...] = ("words", "vectors", "links")
         checked = [name for name in everywhere if state(name).built]
         files: tuple[IndexName, ...] = ("graph", "chroma")
         owned = [name for name in files if state(name).built]
@@ -266,7 +266,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         if "words" in names:
             names.add("remote_words")
         if "graph" in names:
-            names.add("remote_graph")
+            names |= {"remote_graph", "links"}
         generations: dict[IndexName, int] = {name: changes.state(name).generation for name in names}
         for name, generation in generations.items():
             changes.mark_damaged(name, generation=generation)

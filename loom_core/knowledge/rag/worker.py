@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingKind
     from loom_core.knowledge.indexes import GraphIndexes, LexicalIndexes
+    from loom_core.knowledge.indexes.links import LinkIndex
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.ingest.runner import IngestRunner
     from loom_core.knowledge.rag.owner.client import OwnerClient
@@ -70,6 +71,7 @@ class KnowledgeBaseWorker:
         words: lexical index.
         graph: graph store.
         vectors: indexes of vectors.
+        links: index of links.
         embedder: makes vectors, or None for a knowledge base without.
         lock: of the knowledge base's folder, or None in memory.
         server: answers other processes, or None in memory.
@@ -85,6 +87,7 @@ class KnowledgeBaseWorker:
         words: LexicalIndexes,
         graph: GraphIndexes,
         vectors: VectorIndexes,
+        links: LinkIndex,
         embedder: CurrentEmbedder | None,
         lock: ProcessLock | None,
         server: OwnerServer | None,
@@ -96,6 +99,7 @@ class KnowledgeBaseWorker:
         self._words = words
         self._graph = graph
         self._vectors = vectors
+        self._links = links
         self._embedder = embedder
         self._reembedding = self._centroids = None
         if embedder is not None:
@@ -314,6 +318,7 @@ class KnowledgeBaseWorker:
             self._graph.close()
             self._words.close()
             self._vectors.close()
+            self._links.close()
             self._lock.release()
 
     def close(self) -> None:
@@ -391,7 +396,8 @@ class KnowledgeBaseWorker:
         if time.monotonic() < self._report_at and not is_last:
             return
         self._report_at = time.monotonic() + _REPORT_SECONDS
-        maintained = (*self._words.maintained, *self._graph.maintained, *self._vectors.maintained)
+        maintained = [*self._words.maintained, *self._graph.maintained, *self._vectors.maintained]
+        maintained.append(self._links)
         lags = [index.lag() for index in maintained if index.name not in IN_SERVERS]
         self._store.changes.report_lag(max(lags, default=0))
 
@@ -414,6 +420,8 @@ class KnowledgeBaseWorker:
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.sync_files):
+            return True
+        if await to_thread.run_sync(self._links.sync):
             return True
         if leads and await self._make_what_is_missing():
             return True

@@ -119,7 +119,8 @@ class ChannelSearch:
         if channel == "dense":
             return self._by_vectors(question, limit)
         if channel == "graph":
-            near = graph_channel(question, self._context.store.graph)
+            links = self._context.links.current(self._context.store.changes.head())
+            near = graph_channel(question, links or self._context.store.graph)
             return sorted(near.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
         index = self._context.words.searcher()
         try:

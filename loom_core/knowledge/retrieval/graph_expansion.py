@@ -29,10 +29,13 @@ from loom_core.knowledge.text.surface_forms import name_key, surface_tokens
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from loom_core.knowledge.indexes.links import IndexedLinks
     from loom_core.knowledge.retrieval.channels import Channels
     from loom_core.knowledge.store.graph import GraphTable
     from loom_core.knowledge.store.mentions import AboutRow, MentionRow
     from loom_core.knowledge.text.surface_forms import SurfaceToken
+
+    LinkReader = GraphTable | IndexedLinks  # the store, or the index of it
 
 __all__ = [
     "GraphExpansion",
@@ -326,7 +329,7 @@ class Neighbourhood:
         abouts_each: maximum number of chunks that are about an entity.
     """
 
-    def __init__(self, graph: GraphTable, *, mentions_each: int = 9, abouts_each: int = 6) -> None:
+    def __init__(self, graph: LinkReader, *, mentions_each: int = 9, abouts_each: int = 6) -> None:
         self._graph = graph
         self._mentions_each = mentions_each
         self._abouts_each = abouts_each
@@ -397,10 +400,11 @@ class Neighbourhood:
         if not missing:
             return
         mentions: defaultdict[int, list[MentionRow]] = defaultdict(list)
-        for mention in self._graph.mentions_in(missing):
-            mentions[mention.chunk].append(mention)
         abouts: defaultdict[int, list[AboutRow]] = defaultdict(list)
-        for about in self._graph.abouts_in(missing):
+        mentioned, subjects = self._graph.links_in(missing)
+        for mention in mentioned:
+            mentions[mention.chunk].append(mention)
+        for about in subjects:
             abouts[about.chunk].append(about)
         for chunk in missing:
             self._mentions_in[chunk] = mentions[chunk]
@@ -520,7 +524,7 @@ class LinkedEntity(NamedTuple):
     sure: bool
 
 
-def link_entities(question: str, graph: GraphTable) -> list[LinkedEntity]:
+def link_entities(question: str, graph: LinkReader) -> list[LinkedEntity]:
     """Link the entities that a question names, in order, each once.
 
     Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
@@ -557,7 +561,7 @@ def _is_acronym(question: str, token: SurfaceToken) -> bool:
 
 
 def graph_channel(
-    question: PreparedQuestion, graph: GraphTable, *, settings: WalkSettings | None = None
+    question: PreparedQuestion, graph: LinkReader, *, settings: WalkSettings | None = None
 ) -> dict[int, float]:
     """Return passages connected with the entities that a question names, with their weight, the highest 1.
 

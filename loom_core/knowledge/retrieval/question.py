@@ -60,7 +60,7 @@ class QuestionPreparer:
 
     def is_in_space(self, question: PreparedQuestion) -> bool:
         """Whether the store's vectors are still by the embedder of the question. Blocks."""
-        return question.space == self.space == self._store.get("embedder")
+        return question.space == self.space == self._store.get("embedder", remembered=False)
 
     def text(self, query: str, *, limit: int, most: int) -> str:
         """Return the question, stripped and cut to the maximum length.

@@ -41,13 +41,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.knowledge.indexes import LexicalIndexes
+    from loom_core.knowledge.indexes.links import LinkIndex
     from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.interface import Channel, Reranker
     from loom_core.knowledge.overview.topics import TopicIndex, TopicMap
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
     from loom_core.knowledge.retrieval.question import QuestionPreparer
     from loom_core.knowledge.retrieval.strategies import ChunkHit, Retrieval
-    from loom_core.knowledge.store import ChunkRow, DocumentRow, KnowledgeStore
+    from loom_core.knowledge.store import ChunkRow, KnowledgeStore
+    from loom_core.knowledge.store.store import StoreGlance
     from loom_core.observability.metrics import LoomMetrics
 
 __all__ = ["SearchAnswer", "SearchContext", "Searcher", "channel_items", "item", "items"]
@@ -139,6 +141,7 @@ class SearchContext:
         store: the store to search.
         words: its lexical index.
         vectors: its vectors.
+        links: its links of entities and passages, where they are indexed.
         topics: its topics, for global questions.
         reader: prepares the questions.
         worker: rebuilds the indexes where they are missing.
@@ -149,6 +152,7 @@ class SearchContext:
     store: KnowledgeStore
     words: LexicalIndexes
     vectors: VectorIndexes
+    links: LinkIndex
     topics: TopicIndex
     reader: QuestionPreparer
     worker: IndexWorker
@@ -216,14 +220,20 @@ class Searcher:
 
     async def find(self, request: SearchRequest) -> SearchAnswer:
         """Answer in this process, without a span."""
+        await self._follow()
+        store = self._context.store
+        glance = await to_thread.run_sync(store.glance)
+        with store.remember(glance.meta):
+            return await self._find(request, glance)
+
+    async def _find(self, request: SearchRequest, glance: StoreGlance) -> SearchAnswer:
         started = time.perf_counter()
         await self._context.reader.prepare()
-        await self._follow()
         limit, strategy = request.limit, request.strategy
         text = self._context.reader.text(request.query, limit=limit, most=_MAX_LIMIT)
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
         among = await self._context.reader.filter_chunks(request.filters)
-        embedded, chunks = await to_thread.run_sync(self._context.vectors.coverage)
+        embedded, chunks = glance.embedded, glance.chunks
         overall = parse_global_question(text)
         topics = await to_thread.run_sync(self._context.topics.current) if overall is not None else None
         if overall is not None and topics is not None and topics.topics:
@@ -237,9 +247,9 @@ class Searcher:
         asked = await self._ask(question, strategy, embeds=embeds)
         retrieval, found_notes = await self._retrieve_when_ready(
             asked,
+            glance,
             wanted.candidates(limit if topics is None else _SPREAD * limit),
             strategy=strategy,
-            chunks=chunks,
         )
         match, found = await to_thread.run_sync(
             partial(self._assess, text, retrieval, chosen=among is not None or strategy == "graph_first")
@@ -422,20 +432,22 @@ class Searcher:
         asked.embed_ms = 1000 * (time.perf_counter() - began)
 
     async def _retrieve_when_ready(
-        self, asked: _PendingSearch, limit: int, *, strategy: Strategy, chunks: int
+        self, asked: _PendingSearch, glance: StoreGlance, limit: int, *, strategy: Strategy
     ) -> tuple[Retrieval | None, list[str]]:
         """Return the retrieval and its notes; if an index is missing, wait until it is rebuilt."""
-        retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
-        if not missing or not chunks:
+        retrieval, missing = await to_thread.run_sync(self._retrieve, asked, glance, limit, strategy)
+        if not missing or not glance.chunks:
             return retrieval, []
-        if self._context.worker.is_running or not await self._context.worker.restore():
+        with self._context.store.remember(None):
+            restored = not self._context.worker.is_running and await self._context.worker.restore()
+        if not restored:
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
         again = _PendingSearch(asked.question, self._channels(asked.question))
-        retrieval, _ = await to_thread.run_sync(self._retrieve, again, limit, strategy)
+        retrieval, _ = await to_thread.run_sync(self._retrieve, again, glance, limit, strategy)
         return retrieval, []
 
     def _retrieve(
-        self, asked: _PendingSearch, limit: int, strategy: Strategy
+        self, asked: _PendingSearch, glance: StoreGlance, limit: int, strategy: Strategy
     ) -> tuple[Retrieval | None, str]:
         """Return the retrieval, and the name of the index that was missing for it, or empty."""
         channels = asked.channels
@@ -453,7 +465,7 @@ class Searcher:
                 limit,
                 strategy=strategy,
                 channels=channels,
-                graph=self._context.store.graph,
+                graph=self._context.links.current(glance.head) or self._context.store.graph,
                 config=self._config,
                 hits=asked.hits,
             )
@@ -464,7 +476,7 @@ class Searcher:
                 asked.leave_out_words(error.message)
             else:
                 asked.leave_out_vectors(error.message)
-            return self._retrieve(asked, limit, strategy)
+            return self._retrieve(asked, glance, limit, strategy)
         except IndexDamagedError as error:
             self._context.words.report_damage(error)
             return None, "words"
@@ -584,18 +596,16 @@ def items(store: KnowledgeStore, found: Sequence[ChunkHit]) -> dict[int, Knowled
         key for hit in found for link in hit.links for key in (link.seed, link.chunk)
     }
     rows = store.documents.chunks(sorted(keys))
-    documents = store.documents.by_key(sorted({row.document for row in rows.values()}))
     names = store.graph.names_of(sorted({hit.named for hit in found if hit.named}))
     return {
         hit.key: item(
             rows[hit.key],
-            documents[rows[hit.key].document],
             relevance=round(hit.score, 4),
             scores=hit.scores,
             why=_why(hit, rows, names),
         )
         for hit in found
-        if hit.key in rows and rows[hit.key].document in documents
+        if hit.key in rows
     }
 
 
@@ -610,24 +620,21 @@ def channel_items(
         channel: the channel, or None.
     """
     rows = store.documents.chunks([key for key, _ in scores])
-    documents = store.documents.by_key(sorted({row.document for row in rows.values()}))
     name, why = _CHANNELS[channel] if channel else ("", "")
     return [
         item(
             rows[key],
-            documents[rows[key].document],
             relevance=score,
             scores={name: score} if channel else {},
             why=[why] if channel else [],
         )
         for key, score in scores
-        if key in rows and rows[key].document in documents
+        if key in rows
     ]
 
 
 def item(
     row: ChunkRow,
-    document: DocumentRow,
     *,
     relevance: float = 0.0,
     scores: dict[str, float] | None = None,
@@ -652,7 +659,7 @@ def item(
         content=row.text,
         source=row.uri,
         relevance=relevance,
-        metadata={**document.metadata, **own},
+        metadata={**row.metadata, **own},
     )
 
 

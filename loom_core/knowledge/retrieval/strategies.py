@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
     from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
     from loom_core.knowledge.retrieval.config import RAGConfig, Strategy
-    from loom_core.knowledge.store.graph import GraphTable
+    from loom_core.knowledge.retrieval.graph_expansion import LinkReader
 
 __all__ = ["ChunkHit", "Retrieval", "retrieve"]
 
@@ -76,7 +76,7 @@ def retrieve(
     *,
     strategy: Strategy,
     channels: Channels,
-    graph: GraphTable,
+    graph: LinkReader,
     config: RAGConfig,
     hits: ChannelHits | None = None,
 ) -> Retrieval:
@@ -112,7 +112,7 @@ class _RetrievalRun:
         self,
         question: PreparedQuestion,
         channels: Channels,
-        graph: GraphTable,
+        graph: LinkReader,
         config: RAGConfig,
         hits: ChannelHits | None,
     ) -> None:

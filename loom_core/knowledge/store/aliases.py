@@ -193,6 +193,13 @@ class AliasTable:
             found[row["canonical"]].append(row["entity"])
         return dict(found)
 
+    def all_members(self) -> list[tuple[int, int]]:
+        """Return the canonical entity and each other member of all groups that are not hidden."""
+        rows = self._database.rows(
+            "SELECT canonical, entity FROM aliases WHERE canonical != 0 AND entity != canonical"
+        )
+        return list(map(tuple, rows))
+
     def groups(self, *, after: int = 0, limit: int = 100) -> list[int]:
         """Return the canonical entities of groups, by key, after a key."""
         rows = self._database.rows(

@@ -23,7 +23,7 @@ ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 relations changed; `document`: the fields of an existing document may have changed. The entities of an added
 chunk are not logged separately: there are about a dozen, and readers get them from the store."""
 
-IndexName = Literal["words", "vectors", "graph", "chroma", "remote", "remote_graph", "remote_words"]
+IndexName = Literal["words", "vectors", "graph", "links", "chroma", "remote", "remote_graph", "remote_words"]
 
 IN_SERVERS: frozenset[IndexName] = frozenset({"remote", "remote_graph", "remote_words"})
 """Indexes that all machines have in common which share a store."""

@@ -43,7 +43,7 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A chunk as the store holds it, with its document's id, URI and title."""
+    """A chunk as the store holds it, with its document's id, URI, title and metadata."""
 
     key: int
     id: str
@@ -51,6 +51,7 @@ class ChunkRow:
     document_id: str
     uri: str
     title: str
+    metadata: dict[str, Any]
     ordinal: int
     start: int
     end: int
@@ -65,8 +66,8 @@ class ChunkRow:
 
 _DOCUMENT = "key, id, uri, title, title_source, mime, language, length, metadata, added_at, updated_at"
 _CHUNK = (
-    'SELECT c.key, c.id, c.document, d.id AS document_id, d.uri, d.title, c.ordinal, c.start, c."end", '
-    "c.page, c.kind, c.name, c.heading_path, c.language, c.keywords, c.text "
+    "SELECT c.key, c.id, c.document, d.id AS document_id, d.uri, d.title, d.metadata, c.ordinal, c.start, "
+    'c."end", c.page, c.kind, c.name, c.heading_path, c.language, c.keywords, c.text '
     "FROM chunks AS c JOIN documents AS d ON d.key = c.document "
 )
 
@@ -124,6 +125,15 @@ class DocumentReader:
         # In the order of the index that has both: the table is a hundred times as large, with all texts.
         rows = self._database.rows("SELECT key, document FROM chunks ORDER BY document, ordinal")
         return sorted((row[0], row[1]) for row in rows)
+
+    def chunk_places(self, *, after: tuple[int, int], limit: int) -> list[tuple[int, int, int]]:
+        """Return document, place in it and key of the next chunks after a document and a place in it."""
+        rows = self._database.rows(
+            "SELECT document, ordinal, key FROM chunks WHERE (document, ordinal) > (?, ?) "
+            "ORDER BY document, ordinal LIMIT ?",
+            (*after, limit),
+        )
+        return list(map(tuple, rows))
 
     def document_counts(self, groups: Sequence[Sequence[int]]) -> list[list[tuple[int, int]]]:
         """Return, for each group of chunks, the documents of its chunks and how many each has, most first."""
@@ -264,6 +274,7 @@ def _chunk(row: SQLRow) -> ChunkRow:
     values = dict(row)
     values["heading_path"] = tuple(json.loads(values["heading_path"]))
     values["keywords"] = tuple(json.loads(values["keywords"]))
+    values["metadata"] = json.loads(values["metadata"])
     return ChunkRow(**values)
 
 

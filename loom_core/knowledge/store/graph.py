@@ -161,6 +161,22 @@ FROM (
     SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.atom /*postgres ORDER BY e.key*/
 ) AS found
 """
+_SHOWN_NAMES = """
+SELECT e.value, n.name, n.uses FROM json_each(?1) AS e CROSS JOIN names AS n
+LEFT JOIN aliases AS s ON s.entity = n.entity
+WHERE n.entity = e.value AND COALESCE(s.canonical, n.entity) = e.value
+UNION ALL
+SELECT e.value, n.name, n.uses FROM json_each(?1) AS e CROSS JOIN aliases AS s CROSS JOIN names AS n
+WHERE s.canonical = e.value AND s.entity != e.value AND n.entity = s.entity
+"""
+_CANONICAL_OF = """
+SELECT json_group_array(key)
+FROM (
+    SELECT COALESCE(s.canonical, n.key) AS key
+    FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.atom LEFT JOIN aliases AS s ON s.entity = n.key
+    /*postgres ORDER BY e.key*/
+) AS found
+"""
 _MENTIONED_IN = """
 SELECT json_group_array(m.chunk), json_group_array(m.entity)
 FROM json_each(?) AS e CROSS JOIN mentions AS m WHERE m.chunk = e.value
@@ -180,14 +196,18 @@ class EntityReader(MentionReader):
 
     def find_canonical(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the keys of the canonical entities, by id."""
-        found = self.find(ids)
-        canonical = self.canonical_of(sorted(set(found.values())))
-        return {id_: shown for id_, key in found.items() if (shown := canonical.get(key, key))}
+        wanted = sorted(ids)
+        (keys,) = self._database.row(_CANONICAL_OF, (json.dumps(wanted),))
+        return {id_: key for id_, key in zip(wanted, json.loads(keys), strict=True) if key}
 
     def names_of(self, entities: Sequence[int]) -> dict[int, str]:
         """Return the most used name of each entity."""
-        wanted = set(entities)
-        return {key: rows[-1]["name"] for key, rows in self._name_rows(entities).items() if key in wanted}
+        if not entities:
+            return {}
+        found: dict[int, tuple[int, str]] = {}
+        for key, name, uses in self._database.rows(_SHOWN_NAMES, (json.dumps([*entities]),)):
+            found[key] = min(found.get(key, (1, "")), (-uses, name))
+        return {key: name for key, (_, name) in found.items()}
 
     def spellings(self, entities: Sequence[int]) -> dict[int, str]:
         """Return the most used spelling of each entity's own name, by entity, the most used first."""
@@ -233,6 +253,13 @@ class EntityReader(MentionReader):
             (after, limit),
         )
         return [row["key"] for row in rows]
+
+    def own_keys(self, *, after: int, limit: int) -> list[int]:
+        """Return keys of all entities, whatever their groups, ascending."""
+        rows = self._database.rows(
+            "SELECT key FROM entities WHERE key > ? ORDER BY key LIMIT ?", (after, limit)
+        )
+        return [key for (key,) in rows]
 
     def highest(self) -> int:
         """Return the highest key that an entity has, or 0."""

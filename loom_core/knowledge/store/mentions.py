@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import AboutSource
     from loom_core.storage.sql import SQLDatabase
 
-__all__ = ["AboutRow", "MentionReader", "MentionRow"]
+__all__ = ["LOOKED_AT", "AboutRow", "EntityLinks", "MentionReader", "MentionRow", "by_chunk", "surest"]
 
-_LOOKED_AT = 50  # mentions of an entity that are searched for some in chunks not about it
+LOOKED_AT = 50
+"""Mentions of an entity that are searched for some in chunks not about it."""
 
 # In SQLite json_each keeps the order of the list, and so do the aggregates that of the rows they are given.
 _MENTIONS_IN = """
@@ -28,7 +29,7 @@ SELECT json_group_array(chunk), json_group_array(entity), json_group_array(start
     json_group_array(name), json_group_array(confidence)
 FROM (
     SELECT m.chunk, COALESCE(s.canonical, m.entity) AS entity, m.start, m."end", m.name, m.confidence
-    FROM json_each(?) AS e CROSS JOIN mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
+    FROM json_each(?1) AS e CROSS JOIN mentions AS m LEFT JOIN aliases AS s ON s.entity = m.entity
     WHERE m.chunk = e.value AND COALESCE(s.canonical, 1) != 0 AND m.confidence > 0
     /*postgres ORDER BY e.key, m.entity, m.start*/
 ) AS found
@@ -38,17 +39,24 @@ SELECT json_group_array(chunk), json_group_array(entity), json_group_array(docum
     json_group_array(source), json_group_array(name), json_group_array(confidence)
 FROM (
     SELECT a.chunk, COALESCE(s.canonical, a.entity) AS entity, c.document, a.source, a.name, a.confidence
-    FROM json_each(?) AS e CROSS JOIN abouts AS a CROSS JOIN chunks AS c
+    FROM json_each(?1) AS e CROSS JOIN abouts AS a CROSS JOIN chunks AS c
     LEFT JOIN aliases AS s ON s.entity = a.entity
     WHERE a.chunk = e.value AND c.key = a.chunk AND COALESCE(s.canonical, 1) != 0
     /*postgres ORDER BY e.key, a.entity, a.source*/
 ) AS found
 """
+_LINKS_IN = f"SELECT * FROM ({_MENTIONS_IN}) AS mentioned CROSS JOIN ({_ABOUTS_IN}) AS subjects"
 _ENTITIES_IN = """
 SELECT json_group_array(COALESCE(s.canonical, m.entity)) FROM (
     SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions WHERE chunk = e.value AND confidence > 0
     UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts WHERE chunk = e.value
 ) AS m LEFT JOIN aliases AS s ON s.entity = m.entity WHERE COALESCE(s.canonical, 1) != 0
+"""
+_NAMED_IN = """
+SELECT json_group_array(entity) FROM (
+    SELECT entity FROM json_each(?1) AS e CROSS JOIN mentions WHERE chunk = e.value
+    UNION SELECT entity FROM json_each(?1) AS e CROSS JOIN abouts WHERE chunk = e.value
+) AS found
 """
 _DOCUMENTS_OF = """
 SELECT json_group_array(c.key), json_group_array(c.document)
@@ -88,7 +96,7 @@ _PASSING_MENTIONS_OF = _OF_EACH.format(
     f"""
     SELECT chunk, confidence FROM (
         SELECT chunk, start, confidence FROM mentions WHERE entity = e.value AND confidence > 0
-        AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY chunk, start LIMIT {_LOOKED_AT}
+        AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY chunk, start LIMIT {LOOKED_AT}
     ) AS m
     WHERE NOT EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = e.value)
     ORDER BY chunk, start LIMIT ?2
@@ -98,6 +106,23 @@ _ABOUTS_OF = _OF_EACH.format(
     "SELECT chunk, confidence FROM abouts WHERE entity = e.value "
     "AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY confidence DESC, chunk LIMIT ?2"
 )
+# As `_MENTIONS_OF`, but each chunk is twice its key, plus 1 if it is about the entity.
+_MARKED_MENTIONS_OF = _OF_EACH.format(
+    "SELECT 2 * m.chunk + CASE WHEN EXISTS (SELECT 1 FROM abouts WHERE chunk = m.chunk AND entity = e.value) "
+    "THEN 1 ELSE 0 END AS chunk, confidence FROM mentions AS m WHERE entity = e.value AND confidence > 0 "
+    "AND chunk NOT IN (SELECT chunk FROM boilerplate) ORDER BY m.chunk, start LIMIT ?2"
+)
+_Columns = tuple[list[int], list[float]]
+
+
+class EntityLinks(NamedTuple):
+    """First mentions of one entity, not of its group, and the surest passages about it: chunks, confidences.
+
+    A chunk of `mentions` is twice its key, plus 1 if it is also about the entity.
+    """
+
+    mentions: _Columns
+    abouts: _Columns
 
 
 class MentionRow(NamedTuple):
@@ -141,6 +166,28 @@ class MentionReader:
         """Return the subjects of chunks, by chunk in their order."""
         return list(map(AboutRow._make, zip(*self._columns(_ABOUTS_IN, chunks), strict=True)))
 
+    def links_in(self, chunks: Collection[int]) -> tuple[list[MentionRow], list[AboutRow]]:
+        """Return what `mentions_in` and `abouts_in` return; in one query."""
+        columns = self._columns(_LINKS_IN, chunks)
+        return (
+            list(map(MentionRow._make, zip(*columns[:6], strict=True))),
+            list(map(AboutRow._make, zip(*columns[6:], strict=True))),
+        )
+
+    def links_of(self, entities: Sequence[int], *, limit: int) -> list[EntityLinks]:
+        """Return the first links of each entity, whatever its group: at most `limit` of either kind."""
+        found = (self._each(sql, entities, limit) for sql in (_MARKED_MENTIONS_OF, _ABOUTS_OF))
+        return list(map(EntityLinks._make, zip(*found, strict=True)))
+
+    def named_in(self, chunks: Collection[int]) -> set[int]:
+        """Return all entities that chunks name, with their own keys; even those that no question sees."""
+        (entities,) = self._columns(_NAMED_IN, chunks)
+        return set(entities)
+
+    def boilerplate(self) -> list[int]:
+        """Return all passages that are boilerplate, by key."""
+        return [key for (key,) in self._database.rows("SELECT chunk FROM boilerplate ORDER BY chunk")]
+
     def entities_in(self, chunks: Collection[int]) -> set[int]:
         """Return entities that chunks mention or are about."""
         (entities,) = self._columns(_ENTITIES_IN, chunks)
@@ -179,7 +226,7 @@ class MentionReader:
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
         found = self._of_each(_MENTIONS_OF, entities, limit)
-        return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
+        return {entity: sorted(rows, key=by_chunk)[:limit] for entity, rows in found.items()}
 
     def passing_mentions_of(
         self, entities: Collection[int], *, limit: int
@@ -189,15 +236,22 @@ class MentionReader:
         Of a ubiquitous entity only the first 50 mentions are read.
         """
         found = self._of_each(_PASSING_MENTIONS_OF, entities, limit)
-        return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
+        return {entity: sorted(rows, key=by_chunk)[:limit] for entity, rows in found.items()}
 
     def abouts_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
         found = self._of_each(_ABOUTS_OF, entities, limit)
-        return {entity: sorted(rows, key=_surest)[:limit] for entity, rows in found.items()}
+        return {entity: sorted(rows, key=surest)[:limit] for entity, rows in found.items()}
 
     def _columns(self, sql: str, keys: Collection[int]) -> list[list[Any]]:
         return list(map(json.loads, self._database.row(sql, (_json_array(keys),))))
+
+    def _each(self, sql: str, entities: Collection[int], limit: int) -> list[_Columns]:
+        """Return chunks and confidences of each of some entities."""
+        if not entities:
+            return []
+        (text,) = self._database.row(sql, (_json_array(entities), limit))
+        return json.loads(text)
 
     def _members_of(self, entities: Collection[int]) -> list[tuple[int, int]]:
         """Return the other members of the groups of canonical entities, each with the canonical entity."""
@@ -210,19 +264,20 @@ class MentionReader:
         grouped = self._members_of(entities)
         of = dict.fromkeys(entities)
         members = [*of, *(member for member, _ in grouped)]
-        (text,) = self._database.row(sql, (_json_array(members), limit))
-        found = [list(zip(*columns, strict=True)) for columns in json.loads(text)]
+        found = [list(zip(*columns, strict=True)) for columns in self._each(sql, members, limit)]
         result = dict(zip(of, found, strict=False))
         for (_, canonical), rows in zip(grouped, found[len(of) :], strict=True):
             result[canonical] = result[canonical] + rows
         return result
 
 
-def _by_chunk(row: tuple[int, float]) -> int:
+def by_chunk(row: tuple[int, float]) -> int:
+    """Sort key of a link: its chunk."""
     return row[0]
 
 
-def _surest(row: tuple[int, float]) -> tuple[float, int]:
+def surest(row: tuple[int, float]) -> tuple[float, int]:
+    """Sort key of a link: its confidence, the highest first."""
     return -row[1], row[0]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,10 +21,12 @@ from loom_core.knowledge.store.vectors import EmbedderMigration, ImportedVectors
 from loom_core.storage import Database
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
     from loom_core.knowledge.store.node import Sharing
     from loom_core.storage.sql import SQLDatabase
 
-__all__ = ["KnowledgeStore", "MetaName"]
+__all__ = ["KnowledgeStore", "MetaName", "StoreGlance"]
 
 MetaName = Literal[
     "name",
@@ -48,6 +54,31 @@ MetaName = Literal[
 `graph` and `graph_collection` for the graph. `graph_version` is the generation and the version of what was
 last written into a graph database.
 """
+
+
+_GLANCE = """
+SELECT (SELECT json_group_array(name) FROM (SELECT name FROM meta ORDER BY name) AS m),
+    (SELECT json_group_array(value) FROM (SELECT value FROM meta ORDER BY name) AS m),
+    COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0), chunks, unembedded
+FROM coverage
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGlance:
+    """Metadata and counts that a question reads of the store before all else.
+
+    Attributes:
+        meta: all metadata.
+        head: number of the last change.
+        embedded: how many chunks have a vector, of `chunks`.
+        chunks: how many chunks there are.
+    """
+
+    meta: Mapping[str, str]
+    head: int
+    embedded: int
+    chunks: int
 
 
 class KnowledgeStore:
@@ -91,8 +122,35 @@ class KnowledgeStore:
         self.duplicates = DuplicateTable(self.database)
         self.boilerplate = BoilerplateTable(self.database, self.changes)
 
-    def get(self, name: MetaName) -> str:
-        """Return a metadata value, or an empty string."""
+    def glance(self) -> StoreGlance:
+        """Return metadata, the end of the change log and counts; in one query."""
+        names, values, head, chunks, unembedded = self.database.row(_GLANCE)
+        meta = dict(zip(json.loads(names), json.loads(values), strict=True))
+        return StoreGlance(meta, head, chunks - unembedded, chunks)
+
+    @contextmanager
+    def remember(self, meta: Mapping[str, str] | None) -> Generator[None]:
+        """Return a context in which `get` takes metadata from here, and does not ask the database.
+
+        Args:
+            meta: the metadata; None for a part of such a context that asks the database again.
+        """
+        token = _remembered.set(None if meta is None else (self, meta))
+        try:
+            yield
+        finally:
+            _remembered.reset(token)
+
+    def get(self, name: MetaName, *, remembered: bool = True) -> str:
+        """Return a metadata value, or an empty string.
+
+        Args:
+            name: its name.
+            remembered: whether it may be from the beginning of a context, see `remember`.
+        """
+        known = _remembered.get() if remembered else None
+        if known is not None and known[0] is self:
+            return known[1].get(name, "")
         row = self.database.row("SELECT value FROM meta WHERE name = ?", (name,))
         return "" if row is None else row["value"]
 
@@ -120,3 +178,8 @@ class KnowledgeStore:
             self.sharing.lease.release()
             self.sharing.node.database.close()
         self.database.close()
+
+
+_remembered: ContextVar[tuple[KnowledgeStore, Mapping[str, str]] | None] = ContextVar(
+    "remembered", default=None
+)

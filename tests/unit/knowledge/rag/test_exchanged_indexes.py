@@ -149,7 +149,7 @@ def test_damage_of_chroma_is_told_by_a_check_found_at_work_and_mended(
     asyncio.run(ask_until_chroma_is_rebuilt(knowledge_base))
     report = asyncio.run(knowledge_base.check())
     assert report.findings == []
-    assert report.checked[-1] == "indexes: words, vectors, graph, chroma"
+    assert report.checked[-1] == "indexes: words, vectors, links, graph, chroma"
     knowledge_base.close()
 
 

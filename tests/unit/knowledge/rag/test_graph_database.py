@@ -146,12 +146,12 @@ async def test_a_server_that_is_away_stops_neither_adding_nor_asking(tmp_path: P
     report = await knowledge_base.check()
     assert report.sound
     assert any("not checked: the graph" in note and "connection lost" in note for note in report.notes)
-    assert report.checked[-1] == "indexes: words, vectors"
+    assert report.checked[-1] == "indexes: words, vectors, links"
     await knowledge_base.add_texts(["Zell is a village near Basel."])
     report = await knowledge_base.check()
     assert report.sound
     assert any("the graph, which lacks" in note for note in report.notes)
-    assert report.checked[-1] == "indexes: words, vectors"
+    assert report.checked[-1] == "indexes: words, vectors, links"
     knowledge_base.close()
 
 

@@ -172,7 +172,7 @@ async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, qu
         graph=films.store.graph,
         config=RAGConfig(),
     )
-    found, missing = searcher._retrieve(asked, 50, "hybrid")
+    found, missing = searcher._retrieve(asked, films.store.glance(), 50, "hybrid")
     assert (found.found, found.counts, found.nearness) == (expected.found, expected.counts, expected.nearness)
     assert missing == ""
     assert asked.hits.lexical
