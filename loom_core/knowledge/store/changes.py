@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from loom_core.errors import IndexDamagedError
 from loom_core.storage.lease import SERVER_TIME
 
 if TYPE_CHECKING:
@@ -91,13 +92,19 @@ class ChangeLog:
         return self.since(self.state(index).watermark, limit=limit)
 
     def since(self, watermark: int, *, limit: int = 5000) -> PendingChanges | None:
-        """Return the next `limit` changes after a watermark, or None if there are none."""
+        """Return the next `limit` changes after a watermark, or None if there are none.
+
+        Raises:
+            IndexDamagedError: the next ones were pruned, so that the index has to be built again.
+        """
         # Write transactions are serial, so numbers become visible in order.
         rows = self._database.rows(
             "SELECT seq, kind, key, count FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)
         )
         if not rows:
             return None
+        if rows[0]["seq"] - rows[0]["count"] > watermark:
+            raise IndexDamagedError("Changes that the index has still to apply are gone.")
         keys: dict[ChangeKind, list[int]] = {kind: [] for kind in get_args(ChangeKind)}
         until = watermark + limit
         for seq, kind, key, count in rows:
@@ -129,11 +136,13 @@ class ChangeLog:
             lag: changes that the index which is furthest behind has still to apply; all, while it is built.
         """
         if self._node is not None:
+            # An index may hold more in memory than its files, from which it is opened again.
+            written = self._node.database.row("SELECT MIN(watermark) FROM indexes")[0] or 0
             with self._database.write() as db:
                 db.execute(
                     f"INSERT INTO nodes VALUES (?, ?, {SERVER_TIME}) ON CONFLICT (id) "
                     "DO UPDATE SET watermark = excluded.watermark, seen = excluded.seen",
-                    (self._node.id, self.head() - lag),
+                    (self._node.id, max(0, min(written, self.head() - lag))),
                 )
 
     def is_heard_of(self, host: str, *, seconds: float) -> bool:
