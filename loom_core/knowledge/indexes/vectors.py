@@ -177,6 +177,8 @@ class VectorIndexes:
         count = self.coverage()[0] if count is None else count
         if choice == "chroma":
             return chroma if count else None
+        if count <= self._exact_up_to * _KEPT_FROM:
+            return None
         there = self._store.changes.state(chroma.name).generation > 0
         return chroma if count > self._exact_up_to * (_KEPT_FROM if there else 1) else None
 

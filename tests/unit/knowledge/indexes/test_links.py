@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,14 @@ from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.near_duplicates import compare_pending
 from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.retrieval.channels import Channels, PreparedQuestion
+from loom_core.knowledge.retrieval.config import RAGConfig
+from loom_core.knowledge.retrieval.strategies import ChunkHit, retrieve
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.aliases import AliasDecision
 from loom_core.knowledge.store.graph import GraphTable
+from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.storage import Database
 
 Put = Callable[..., None]
 PIPELINE = Pipeline.of(
@@ -257,3 +263,78 @@ def test_without_a_folder_the_store_is_read(put: Put, store: KnowledgeStore):
     index = LinkIndex(store, None)
     assert not index.sync()
     assert index.current(store.changes.head()) is None
+
+
+class CountingDatabase(Database):
+    """Counts queries, each of which is a round trip where the database is a server."""
+
+    queries = 0
+
+    def row(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        self.queries += 1
+        return super().row(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        self.queries += 1
+        return super().rows(sql, parameters)
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[tuple[KnowledgeStore, CountingDatabase]]:
+    database = CountingDatabase(tmp_path / "record.db", schema=SCHEMA)
+    store = KnowledgeStore(database)
+    for number, name in enumerate(["Zell", "Cape Alder", "Anna Berg", "杭州"]):
+        text = f"{name} is near Zell and Cape Alder, says Anna Berg. 安娜去过杭州。"
+        made = PIPELINE.prepare_one(DocumentDraft(f"text:{number}", text, name, "given"))
+        assert made is not None
+        store.documents.upsert_all([made])
+    yield store, database
+    store.close()
+
+
+def test_a_question_reads_the_store_a_few_times(
+    counted: tuple[KnowledgeStore, CountingDatabase], tmp_path: Path
+):
+    store, database = counted
+    words = LexicalIndexes(store, None).complete()
+    question = PreparedQuestion.of("Who says that Cape Alder is near Zell?")
+    with closing(LinkIndex(store, tmp_path)) as index:
+        links = up_to_date(store, index)
+        assert links is not None
+        found: list[list[ChunkHit]] = []
+        counts: list[int] = []
+        for graph in (store.graph, links):
+            database.queries = 0
+            hits = retrieve(
+                question,
+                5,
+                strategy="hybrid",
+                channels=Channels(words, None),
+                graph=graph,
+                config=RAGConfig(),
+            )
+            found.append(hits.found)
+            counts.append(database.queries)
+    assert found[0] == found[1]
+    assert found[0][0].named
+    assert counts[1] <= 4 < counts[0]  # entities of the question; passages of two hops, and of the walk
+
+
+def test_a_glance_has_what_single_queries_return(counted: tuple[KnowledgeStore, CountingDatabase]):
+    store, database = counted
+    store.set("embedder", "one")
+    glance = store.glance()
+    assert (glance.embedded, glance.chunks) == store.vectors.coverage()
+    assert glance.head == store.changes.head() > 0
+    assert glance.meta == {"embedder": "one"}
+    with store.remember(glance.meta):
+        store.set("embedder", "other")
+        database.queries = 0
+        assert (store.get("embedder"), store.get("name")) == ("one", "")
+        assert database.queries == 0
+        assert store.get("embedder", remembered=False) == "other"
+        with store.remember(None):
+            assert store.get("embedder") == "other"
+        with closing(KnowledgeStore(None)) as another:
+            assert another.get("embedder") == ""
+    assert store.get("embedder") == "other"
