@@ -32,7 +32,7 @@ its entry ([mcp-json.md](mcp-json.md)). A command-line option takes precedence o
 """
 
 _OURS = {
-    "LOOM_DATABASE": "PostgreSQL database for knowledge bases and the journals of agents and flows, as `--database`",
+    "LOOM_DATABASE": "PostgreSQL database for knowledge bases and journals of runs, as `--database`",
     "LOOM_DATABASE_SECRET": "password of that database; also in the keyring",
     "LOOM_GRAPH_SECRET": "password of the graph database of a knowledge base; also in the keyring",
     "LOOM_HOME": "Loom's folder: knowledge bases, configurations, runs, tokens; `~/.loom` by default. As "

@@ -121,11 +121,10 @@ async def move(service: KnowledgeService, args: argparse.Namespace) -> int:
     target = place_in(service.settings.home, args.kb, database=database)
     bar = ProgressBar("copying and comparing", "rows")
 
-    def copy() -> None:
-        progress = lambda done, total: bar.show(done // 2, total // 2)  # noqa: E731
-        copy_to_place(source, target, progress=progress)
+    def show(done: int, total: int) -> None:
+        bar.show(done // 2, total // 2)  # each row is copied and compared
 
-    await to_thread.run_sync(copy)
+    await to_thread.run_sync(partial(copy_to_place, source, target, progress=show))
     following = after_move(database)
     if args.json:
         out_json({"name": args.kb, "from": str(source), "to": str(target), "next": following})
