@@ -121,12 +121,13 @@ class DerivedIndex(ABC):
 
     def _catch_up(self, limit: int) -> bool:
         changes = self._store.changes
-        if not changes.head():
+        if not (head := changes.head()):
             return False
         state = changes.state(self.name)
         in_memory = self._folder is None and not self._is_open()
-        from_scratch = in_memory or not state.built or changes.must_restart(self.name)
-        pending = None if from_scratch else changes.pending(self.name, limit=limit)
+        from_scratch = in_memory or not state.built or changes.must_restart(self.name, head)
+        is_behind = not from_scratch and state.watermark < head
+        pending = changes.since(state.watermark, limit=limit) if is_behind else None
         if pending is None and not from_scratch:
             self._open_if_wanted(state.generation)
             self._verify_existing(state.generation)

@@ -294,7 +294,7 @@ class LinkIndex(SteppedIndex):
         head, state = changes.head(), changes.state(self.name)
         if not head:
             return False
-        if not state.built or self._growing is not None or changes.must_restart(self.name):
+        if not state.built or self._growing is not None or changes.must_restart(self.name, head):
             self._rebuild()
             return True
         links = self._open(state)

@@ -36,7 +36,7 @@ SELECT (SELECT json_object_agg(name, value)::text FROM {{0}}.meta),
 """
 _MARKS = """
 SELECT (SELECT seq FROM {0}.sqlite_sequence WHERE name = 'changes'), (SELECT MAX(finished_at) FROM {0}.jobs),
-    (SELECT md5(string_agg(name || value, ',' ORDER BY name)) FROM {0}.meta)
+    (SELECT sha256(convert_to(string_agg(name || value, ',' ORDER BY name), 'UTF8')) FROM {0}.meta)
 """
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 

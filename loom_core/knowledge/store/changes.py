@@ -117,14 +117,18 @@ class ChangeLog:
         row = self._database.row("SELECT seq - count AS before FROM changes ORDER BY seq LIMIT 1")
         return row["before"] <= watermark if row is not None else watermark >= self.head()
 
-    def must_restart(self, index: IndexName) -> bool:
+    def must_restart(self, index: IndexName, head: int) -> bool:
         """Whether a node has been away for so long that its index cannot follow the changes any more.
 
         So it is, too, if the store is older than the index, as it was restored from a backup.
+
+        Args:
+            index: the index.
+            head: number of the last change.
         """
         if self._node is None or index in IN_SERVERS:
             return False
-        watermark, head = self.state(index).watermark, self.head()
+        watermark = self.state(index).watermark
         return watermark > head or (watermark < head and not self.is_complete_since(watermark))
 
     def report_lag(self, lag: int) -> None:
@@ -135,14 +139,15 @@ class ChangeLog:
         Args:
             lag: changes that the index which is furthest behind has still to apply; all, while it is built.
         """
-        if self._node is not None:
+        node = self._node
+        if node is not None:
             # An index may hold more in memory than its files, from which it is opened again.
-            written = self._node.database.row("SELECT MIN(watermark) FROM indexes")[0] or 0
-            with self._database.write() as db:
+            written = node.database.row("SELECT MIN(watermark) FROM indexes")[0] or 0
+            with node.shared.write(takes_turn=False) as db:
                 db.execute(
                     f"INSERT INTO nodes VALUES (?, ?, {SERVER_TIME}) ON CONFLICT (id) "
                     "DO UPDATE SET watermark = excluded.watermark, seen = excluded.seen",
-                    (self._node.id, max(0, min(written, self.head() - lag))),
+                    (node.id, max(0, min(written, self.head() - lag))),
                 )
 
     def is_heard_of(self, host: str, *, seconds: float) -> bool:
@@ -199,6 +204,8 @@ class ChangeLog:
             return False
         with self._database.write() as db:
             db.execute("DELETE FROM changes WHERE seq <= ?", (min(held, first + limit - 1),))
+            if self._node is not None:
+                db.execute(f"DELETE FROM nodes WHERE seen <= {SERVER_TIME} - {_FORGOTTEN_SECONDS}")
         return True
 
     def _held(self) -> int | None:

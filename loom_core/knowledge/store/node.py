@@ -12,6 +12,7 @@ from loom_core.storage import Database
 if TYPE_CHECKING:
     from loom_core.knowledge.store.place import StorePlace
     from loom_core.knowledge.store.work_lease import WorkLease
+    from loom_core.storage.postgres import PostgresDatabase
     from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["Node", "Sharing", "open_node"]
@@ -38,12 +39,14 @@ class Node:
         id: its host and folder, by which the store knows how far it has followed.
         host: its host, as jobs name it that read its files.
         store_id: identity of the store.
+        shared: the database of the store.
         database: `node.db` in that folder: the states of its indexes.
     """
 
     id: str
     host: str
     store_id: str
+    shared: PostgresDatabase
     database: SQLDatabase
 
 
@@ -62,16 +65,17 @@ class Sharing:
     lease: WorkLease
 
 
-def open_node(folder: Path, *, store_id: str) -> Node:
+def open_node(folder: Path, shared: PostgresDatabase) -> Node:
     """Open a node; indexes of another store in its folder are forgotten, and so made from scratch.
 
     Args:
         folder: its folder, which exists.
-        store_id: the identity of the store.
+        shared: the database of the store.
 
     Raises:
-        StoreError: `node.db` cannot be opened or written.
+        StoreError: `node.db` cannot be opened or written, or the database cannot be asked.
     """
+    store_id = shared.row("SELECT id FROM identity")["id"]
     database = Database(folder / "node.db", schema=_SCHEMA)
     known = database.row("SELECT id FROM store")
     if known is None or known["id"] != store_id:
@@ -80,4 +84,4 @@ def open_node(folder: Path, *, store_id: str) -> Node:
             db.execute("DELETE FROM store")
             db.execute("INSERT INTO store VALUES (?)", (store_id,))
     host = socket.gethostname()
-    return Node(f"{host}:{folder.resolve()}", host, store_id, database)
+    return Node(f"{host}:{folder.resolve()}", host, store_id, shared, database)

@@ -59,7 +59,7 @@ def open_store(place: StorePlace, *, read_only: bool = False) -> KnowledgeStore:
 
     database = _connect(place)
     try:
-        node = open_node(place.folder, store_id=database.row("SELECT id FROM identity")["id"])
+        node = open_node(place.folder, database)
     except BaseException:
         database.close()
         raise

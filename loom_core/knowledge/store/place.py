@@ -43,7 +43,10 @@ class StorePlace:
         return self.folder / _RECORD
 
     def __str__(self) -> str:
-        return f"{self.database} (schema …{self.schema})" if self.database else str(self.folder)
+        if not self.database:
+            return str(self.folder)
+        prefix = parse_qs(urlsplit(self.database).query).get("schema", ["loom"])[-1]
+        return f"{self.database} (schema {prefix}_{self.schema})"
 
     def to_json(self) -> dict[str, str]:
         """Return its attributes, for a child process."""
