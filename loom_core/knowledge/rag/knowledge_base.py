@@ -271,6 +271,11 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return self._name
 
     @property
+    def host(self) -> str:
+        """Name of this machine, as `Job.host` has it, where several share the store; else empty."""
+        return self.store.host
+
+    @property
     def description(self) -> str:
         """Description of its content."""
         return self.store.get("description")

@@ -61,7 +61,7 @@ def job_info(
         problems.insert(0, f"failed: {job.error}")
     if not job.finished and knowledge_base.worker.problem:
         noted.insert(0, knowledge_base.worker.problem)
-    if not job.finished and job.host not in {"", knowledge_base.store.host}:
+    if not job.finished and job.host not in {"", knowledge_base.host}:
         noted.insert(0, f"it is done by a process on {job.host}, which has the files")
     spent = jobs.llm_usage(job)
     pace = None if job.finished else jobs.throughput(job)
