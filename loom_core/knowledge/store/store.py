@@ -59,8 +59,8 @@ last written into a graph database.
 _GLANCE = """
 SELECT (SELECT json_group_array(name) FROM (SELECT name FROM meta ORDER BY name) AS m),
     (SELECT json_group_array(value) FROM (SELECT value FROM meta ORDER BY name) AS m),
-    COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0), chunks, unembedded
-FROM coverage
+    COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0),
+    COALESCE((SELECT chunks FROM coverage), 0), COALESCE((SELECT unembedded FROM coverage), 0)
 """
 
 

@@ -139,3 +139,11 @@ def test_pending_looks_at_no_chunk_that_has_its_vector(store: KnowledgeStore, pr
     with steps(store) as count:
         assert len(store.vectors.pending(16)) == 1
     assert count[0] < 10
+
+
+def test_a_store_that_has_lost_its_counts_is_glanced_at_all_the_same(store: KnowledgeStore):
+    with store.database.write() as db:
+        db.execute("DELETE FROM coverage")
+    glance = store.glance()
+    assert (glance.embedded, glance.chunks, glance.head) == (0, 0, 0)
+    assert store.vectors.coverage() == (0, 0)
