@@ -71,7 +71,13 @@ _REMEDIES: dict[ProblemKind, str] = {
     "owner-version": "End that process, or install the same version for both: uv tool upgrade loom-kb",
     "owner-silent": "End that process; another takes over, and acknowledged jobs are not lost.",
 }
-_SHOWN_AS = {"chroma": "vectors", "remote": "vectors", "remote_words": "words", "remote_graph": "graph"}
+_SHOWN_AS = {
+    "chroma": "vectors",
+    "links": "graph",
+    "remote": "vectors",
+    "remote_graph": "graph",
+    "remote_words": "words",
+}
 _FINISHED = ("done", "failed", "cancelled")
 _PROBE_SECONDS = 20.0
 ProblemKind = Literal[
@@ -520,6 +526,8 @@ def find_damaged_indexes(
                 reason = probe_kuzu(path, timeout=seconds)
             case "chroma":
                 reason = _wrong_chroma(path, dimension, seconds)
+            case "links":
+                reason = _wrong_links(path)
             case _:
                 reason = _wrong_vectors(path, dimension)
         if reason is not None:
@@ -537,6 +545,17 @@ def _wrong_chroma(path: Path, dimension: int, seconds: float) -> str | None:
         shutil.copytree(path, copy)
         reason = probe_chroma(copy, dimension=dimension, timeout=seconds)
     return reason and reason.replace(str(copy), str(path))
+
+
+def _wrong_links(path: Path) -> str | None:
+    """Why the arrays of links cannot be opened; they cannot hang."""
+    from loom_core.knowledge.indexes.engines.link_arrays import LinkArrays
+
+    try:
+        LinkArrays(path).verify()
+    except IndexDamagedError as error:
+        return error.message.rstrip(".")
+    return None
 
 
 def _wrong_vectors(path: Path, dimension: int) -> str | None:

@@ -183,8 +183,8 @@ def _break(folder: Path, damage: str) -> None:
         (folder / "graph-1").write_bytes(b"\x00garbage" * 4096)
     elif damage == "words":
         (folder / "words-1" / "meta.json").write_text("{", encoding="ascii")
-    elif damage == "vectors":
-        (folder / "vectors-1" / "state.json").write_text("{", encoding="ascii")
+    elif damage in {"vectors", "links"}:
+        (folder / f"{damage}-1" / "state.json").write_text("{", encoding="ascii")
     else:
         with closing(sqlite3.connect(store, isolation_level=None)) as db:
             if damage == "newer":
@@ -208,6 +208,7 @@ def _break(folder: Path, damage: str) -> None:
         ("words", "index-damaged", "Its index of words is damaged", "rebuild --index words --kb notes"),
         ("graph", "index-damaged", "Its index of graph is damaged", "rebuild --index graph --kb notes"),
         ("vectors", "index-damaged", "Its index of vectors is damaged", "rebuild --index vectors --kb notes"),
+        ("links", "index-damaged", "Its index of links is damaged", "rebuild --index graph --kb notes"),
         ("newer", "newer", "A newer Loom wrote it (format 99; this one knows", "uv tool upgrade loom-kb"),
         ("embedder", "embedder-unusable", "'elsewhere/9', which this Loom does not have", "--embedder auto"),
     ],
