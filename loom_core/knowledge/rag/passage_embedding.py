@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 from typing import TYPE_CHECKING
 
 import anyio
@@ -31,6 +32,8 @@ _BATCH = 16
 
 class ReembeddingStep:
     """Re-embeds the passages for a change of embedder, a batch at a time. For the holder of the lock.
+
+    Of several machines that share the store, each begins at another passage.
 
     Args:
         store: the store, which names the next embedder, and keeps its vectors.
@@ -60,19 +63,23 @@ class ReembeddingStep:
     async def step(self) -> bool:
         """Embed the next batch, or switch to the new embedder if all passages have its vectors.
 
+        On a machine that does not lead, another one switches.
+
         Returns:
             Whether anything was done.
         """
         next_vectors = self._store.next_vectors
         wanted = await to_thread.run_sync(next_vectors.target_embedder)
         if wanted != self._wanted:
-            self._wanted, self._after, self._retry_at, self.problem = wanted, 0, -math.inf, ""
+            self._wanted, self._retry_at, self.problem = wanted, -math.inf, ""
+            self._after = 0 if self._store.is_led else await to_thread.run_sync(self._choose_place)
         if not wanted or anyio.current_time() < self._retry_at:
             return False
         todo = await to_thread.run_sync(self._todo)
         if not todo:
-            await to_thread.run_sync(self._switch, wanted)
-            return True
+            if self._store.is_led:
+                await to_thread.run_sync(self._switch, wanted)
+            return self._store.is_led
         provider = await to_thread.run_sync(self._provider, wanted)
         try:
             vectors = await embed_preemptibly(
@@ -88,6 +95,10 @@ class ReembeddingStep:
         self.problem = ""
         await to_thread.run_sync(next_vectors.store, wanted, list(todo), vectors)
         return True
+
+    def _choose_place(self) -> int:
+        # Where no other machine is likely to be: what one has embedded, the others leave out.
+        return random.randint(0, self._store.documents.last_chunk())  # noqa: S311
 
     def _provider(self, wanted: str) -> EmbeddingProvider:
         return self._embedder.get_or_create(wanted, self._store.next_vectors.config())

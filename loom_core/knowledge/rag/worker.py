@@ -63,7 +63,8 @@ class KnowledgeBaseWorker:
     the next process that tries the lock takes over.
 
     Where several machines share the store, each has an owner of its folder, which keeps the indexes there in
-    step; and of these, the one with the lease of the work (`WorkLease`) does all that changes the store.
+    step; and of these, the one with the lease of the work (`WorkLease`) does all that changes the store, but
+    for vectors, which all make.
 
     Args:
         store: the store, which holds the pending work.
@@ -283,7 +284,8 @@ class KnowledgeBaseWorker:
                 progress()
             if worked:
                 continue
-            if (holds and self._store.is_led) or not await self._is_work_left(woken=woken):
+            leads = holds and self._store.is_led
+            if not await (self._is_embedded_elsewhere() if leads else self._is_work_left(woken=woken)):
                 return
             if not woken:
                 await self._wake_owner()
@@ -423,13 +425,13 @@ class KnowledgeBaseWorker:
             return True
         if await to_thread.run_sync(self._links.sync):
             return True
-        if leads and await self._make_what_is_missing():
+        if await (self._make_what_is_missing() if leads else self._help_to_embed()):
             return True
         if await to_thread.run_sync(self._graph.sync):
             return True
         if await to_thread.run_sync(self._vectors.sync):
             return True
-        if leads and self._reembedding is not None and await self._reembedding.step():
+        if self._reembedding is not None and await self._reembedding.step():
             return True
         if leads and await to_thread.run_sync(self._prune):
             return True
@@ -442,6 +444,10 @@ class KnowledgeBaseWorker:
             or await self._embed()
             or await self._compare_names()
         )
+
+    async def _help_to_embed(self) -> bool:
+        """Embed for the process that leads, unless it takes the vectors from an archive."""
+        return not await to_thread.run_sync(self._store.imported_vectors.has_any) and await self._embed()
 
     async def _make_centroid(self) -> bool:
         """Make the next language centroid that questions need, see `LanguageCentroids`."""
@@ -478,25 +484,35 @@ class KnowledgeBaseWorker:
         if self._embedder is None or anyio.current_time() < self._retry_at:
             return False
         await to_thread.run_sync(self._embedder.follow)  # another process may have changed it
-        pending = await to_thread.run_sync(self._store.vectors.pending, self._embed_batch)
-        if not pending:
+        claimed = await to_thread.run_sync(self._store.vectors.claim, self._embed_batch)
+        if not claimed:
             return False
-        rows = await to_thread.run_sync(self._store.documents.chunks, [key for key, _ in pending])
+        keys = [key for key, _ in claimed]
+        rows = await to_thread.run_sync(self._store.documents.chunks, keys)
         todo = {
             hash_: embedding_text(rows[key].title, rows[key].heading_path, rows[key].text)
-            for key, hash_ in pending
+            for key, hash_ in claimed
             if key in rows
         }
-        began = anyio.current_time()
+        began, space = anyio.current_time(), self._embedder.id
+        vectors = None
         try:
             vectors = await self._vectors_of(list(todo.values()), kind="passage")
         except EmbeddingError:
             return False
-        if vectors is None:
-            return True
-        await to_thread.run_sync(self._store.vectors.store, list(todo), vectors)
-        self._adapt_batch(len(pending), anyio.current_time() - began)
+        finally:
+            if vectors is None:
+                with anyio.CancelScope(shield=True), suppress(StoreError):
+                    await to_thread.run_sync(self._store.vectors.unclaim, keys)
+        if vectors is not None:
+            await to_thread.run_sync(self._store_vectors, space, list(todo), vectors)
+            self._adapt_batch(len(claimed), anyio.current_time() - began)
         return True
+
+    def _store_vectors(self, space: str, hashes: list[bytes], vectors: NDArray[np.float32]) -> None:
+        with self._store.database.write():
+            if self._store.get("embedder") == space:  # another process may have changed it meanwhile
+                self._store.vectors.store(hashes, vectors)
 
     async def _compare_names(self) -> bool:
         """Compare the vectors of names that differ only by a space or a plural, see `AliasTable`."""
@@ -563,6 +579,10 @@ class KnowledgeBaseWorker:
         settled = all(index.lag() <= 0 for index in (self._words, self._graph, self._vectors))
         return settled and self._store.changes.prune()
 
+    async def _is_embedded_elsewhere(self) -> bool:
+        """Whether another process is about to store vectors that this one waits for."""
+        return self._embedder is not None and await to_thread.run_sync(self._store.vectors.is_any_claimed)
+
     async def _is_work_left(self, *, woken: bool) -> bool:
         """Whether the worker process has still to do what this one waits for.
 
@@ -598,7 +618,9 @@ class KnowledgeBaseWorker:
 
     def _is_text_left(self) -> bool:
         store = self._store
-        return self._is_behind() or (self._stopped is None and store.jobs.next(host=store.host) is not None)
+        if self._is_behind():
+            return True
+        return store.is_led and self._stopped is None and store.jobs.next(host=store.host) is not None
 
     def _servers_lag(self) -> int:
         return max(self._words.server.lag(), self._vectors.server.lag())

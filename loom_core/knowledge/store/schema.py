@@ -571,7 +571,9 @@ CREATE TABLE worker (            -- the process that works for the knowledge bas
     title TEXT NOT NULL,
     status TEXT NOT NULL,
     expires DOUBLE PRECISION NOT NULL
-)
+);
+-- Until when a process embeds the chunk, by the server's clock: see `VectorTable.claim`.
+ALTER TABLE unembedded ADD COLUMN claimed DOUBLE PRECISION NOT NULL DEFAULT 0
 """
 
 POSTGRES_SCRIPTS: Mapping[int, Sequence[str]] = {0: (_FUNCTIONS,), 5: (_KEYS, *_TRIGGERS, _NODES)}

@@ -115,7 +115,7 @@ class KnowledgeStore:
         self.documents = DocumentTable(self.database, self.graph, self.changes)
         self.next_vectors = EmbedderMigration(self.database, self.changes)
         self.imported_vectors = ImportedVectors(self.database)
-        self.vectors = VectorTable(self.database, self.changes)
+        self.vectors = VectorTable(self.database, self.changes, shared=sharing is not None)
         self.jobs = JobTable(self.database)
         self.progress = JobProgress(self.database)
         self.files = FileTable(self.database, self.changes)

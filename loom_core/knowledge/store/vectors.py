@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from loom_core.storage.lease import SERVER_TIME
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,12 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
 
 
-class VectorTable:
-    """Vectors of chunks, made by the model that the store's metadata `embedder` names."""
+_CLAIM_SECONDS = 30.0  # a batch takes about a second
 
-    def __init__(self, database: SQLDatabase, changes: ChangeLog) -> None:
+
+class VectorTable:
+    """Vectors of chunks, made by the model that the store's metadata `embedder` names.
+
+    Args:
+        database: the store's.
+        changes: the change log.
+        shared: whether several machines share the store, so that several processes embed its chunks.
+    """
+
+    def __init__(self, database: SQLDatabase, changes: ChangeLog, *, shared: bool = False) -> None:
         self._database = database
         self._changes = changes
+        self._shared = shared
 
     def pending(self, limit: int) -> list[tuple[int, bytes]]:
         """Return chunks that have no vector yet, oldest first: key and hash of the text to embed."""
@@ -33,6 +45,31 @@ class VectorTable:
             (limit,),
         )
         return [(row["key"], row["vector_hash"]) for row in rows]
+
+    def claim(self, limit: int) -> list[tuple[int, bytes]]:
+        """Return chunks to embed, as `pending`; no other process gets these for half a minute."""
+        if not self._shared:
+            return self.pending(limit)
+        with self._database.write(takes_turn=False) as db:
+            rows = db.execute(
+                f"UPDATE unembedded AS u SET claimed = {SERVER_TIME} + ? FROM chunks AS c "
+                f"WHERE u.chunk = ANY(ARRAY(SELECT chunk FROM unembedded WHERE claimed <= {SERVER_TIME} "
+                "ORDER BY chunk LIMIT ? FOR UPDATE SKIP LOCKED)) AND c.key = u.chunk "
+                "RETURNING c.key, c.vector_hash",
+                (_CLAIM_SECONDS, limit),
+            ).fetchall()
+        return sorted((row["key"], row["vector_hash"]) for row in rows)
+
+    def unclaim(self, keys: Sequence[int]) -> None:
+        """Give claimed chunks back that were not embedded."""
+        if self._shared:
+            with self._database.write(takes_turn=False) as db:
+                db.execute("UPDATE unembedded SET claimed = 0 WHERE chunk = ANY(?)", (list(keys),))
+
+    def is_any_claimed(self) -> bool:
+        """Whether some process is about to embed chunks."""
+        sql = f"SELECT 1 FROM unembedded WHERE claimed > {SERVER_TIME} LIMIT 1"
+        return self._shared and self._database.row(sql) is not None
 
     def store(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         """Store unit vectors, and log the change for every chunk with one of these texts.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing
 from itertools import count
 from pathlib import Path
 
 import anyio
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from loom_core.embedding.local_models.hashing import HashingEmbedder
+from loom_core.embedding.interface import EmbeddingKind
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, StoreBusyError, StoreError
 from loom_core.knowledge.indexes.graph import GraphIndex
@@ -144,6 +148,54 @@ def test_a_lease_that_is_not_renewed_is_free_and_one_that_is_renewed_is_not(open
     assert (other.acquire(), lease.acquire(), lease.taken) == (False, True, 1)
     lease.release()
     assert database.row("SELECT COUNT(*) FROM worker")[0] == 0
+
+
+async def test_a_machine_that_does_not_lead_embeds_and_gets_other_passages_than_the_one_that_does(
+    open_node: Open,
+):
+    one, other = open_node("one"), open_node("other")
+    await one.add_texts([*TEXTS, *(f"Loom number {n} was built in {1800 + n}." for n in range(6))])
+    assert one.worker.acquire()  # and does nothing
+    one.store.vectors.clear()
+    vectors, others = one.store.vectors, other.store.vectors
+    mine = vectors.claim(3)
+    rest = others.claim(100)
+    assert (len(mine), len(rest)) == (3, 5)
+    assert {*mine, *rest} == {*vectors.pending(100)}
+    assert (vectors.claim(100), others.is_any_claimed()) == ([], True)
+    vectors.unclaim([key for key, _ in mine])
+    assert others.claim(100) == mine
+    with database_of(one).write() as db:  # whoever had claimed them was killed
+        db.execute("UPDATE unembedded SET claimed = claimed - 30")
+    assert not vectors.is_any_claimed()
+    await other.worker.drain()
+    assert (other.store.is_led, one.store.vectors.coverage()) == (False, (8, 8))
+
+
+async def test_vectors_of_an_embedder_that_was_replaced_meanwhile_are_not_stored(url: str, tmp_path: Path):
+    class Replaced(HashingEmbedder):
+        async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+            knowledge_base.store.set("embedder", "another")
+            return await super().embed(texts, kind=kind)
+
+    knowledge_base = KnowledgeBase("手册", embedder=Replaced(), database=url, path=tmp_path)
+    with closing(knowledge_base):
+        await knowledge_base.add_texts(TEXTS)
+        assert knowledge_base.store.vectors.coverage() == (0, 2)
+        assert "another" in knowledge_base.worker.problem
+
+
+async def test_a_change_of_embedder_is_done_by_all_machines_and_ended_by_the_one_that_leads(open_node: Open):
+    one, other = open_node("one"), open_node("other")
+    await one.add_texts(TEXTS)
+    before, next_ = one.embedder_id, create_embedder("static")
+    assert one.worker.acquire()
+    one.store.next_vectors.begin(next_)
+    await other.worker.drain()
+    assert (one.store.next_vectors.coverage(), other.embedder_id) == ((2, 2), before)
+    one.worker.release()
+    await other.worker.drain()
+    assert (one.store.get("embedder"), other.store.vectors.coverage()) == (next_.id, (2, 2))
 
 
 async def test_a_job_with_files_waits_for_the_machine_that_has_them(open_node: Open, tmp_path: Path):
