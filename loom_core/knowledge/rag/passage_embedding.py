@@ -98,7 +98,7 @@ class ReembeddingStep:
 
     def _choose_place(self) -> int:
         # Where no other machine is likely to be: what one has embedded, the others leave out.
-        return random.randint(0, self._store.documents.last_chunk())  # noqa: S311
+        return random.randint(0, self._store.documents.last_chunk())
 
     def _provider(self, wanted: str) -> EmbeddingProvider:
         return self._embedder.get_or_create(wanted, self._store.next_vectors.config())

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import to_thread
+from anyio import RunFinishedError, from_thread, to_thread
+from anyio.lowlevel import current_token
 
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import EmbeddingError, LLMError, LoomError, StoreError, unwrap_group
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from anyio.abc import TaskGroup
+    from anyio.lowlevel import EventLoopToken
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.storage import ProcessLock
+    from loom_core.storage.commit_listener import CommitListener
 
 __all__ = ["KnowledgeBaseWorker"]
 
@@ -52,6 +55,8 @@ _OFFERED_BATCH = 1000
 _POLL_SECONDS = 0.05  # polling interval of a job on which another process works
 _PAIRS = 32  # pairs of names that are compared at a time
 _REPORT_SECONDS = 5.0  # between reports of a node
+_HEARING_FACTOR = 10  # how much longer the intervals between looks are while notifications arrive
+_LEASE_LOOK_SECONDS = 1.0
 _YIELD_SECONDS = 3.0  # in which another machine can take the lease: it tries once a second
 
 
@@ -121,6 +126,7 @@ class KnowledgeBaseWorker:
         self._embed_batch = _EMBED_BATCHES[0]
         self._problem = ""
         self._lease = None if store.sharing is None else store.sharing.lease
+        self._listener: CommitListener | None = None
         self._lease_taken = 0  # the lease that the state in memory belongs to
         self._report_at = -math.inf
         if self._lease is not None:
@@ -264,14 +270,25 @@ class KnowledgeBaseWorker:
         while True:
             async with self._turn:
                 worked = await self._try_step(tasks)
-            if not worked:
-                # Jobs of other processes come without a notification: poll for them.
-                with anyio.move_on_after(self._waits.work):
-                    await self._wake.wait()
-                woken = self._wake.is_set()
-                self._wake = anyio.Event()
-                if woken:
-                    await self._wake_owner()
+            if not worked and await self._rest():
+                await self._wake_owner()
+
+    async def _rest(self) -> bool:
+        """Wait until there may be work; return whether this process was woken.
+
+        Jobs of other processes come without a notification where the store is in a file: poll for them.
+        """
+        hears = self._listener is not None and self._listener.hears
+        until = anyio.current_time() + self._waits.work * (_HEARING_FACTOR if hears else 1)
+        while not self._wake.is_set() and (left := until - anyio.current_time()) > 0:
+            with anyio.move_on_after(min(left, _LEASE_LOOK_SECONDS)):
+                await self._wake.wait()
+            with suppress(StoreError):  # which the next step reports
+                if not self._store.is_led and self.is_owner and await to_thread.run_sync(self._lead):
+                    break
+        woken = self._wake.is_set()
+        self._wake = anyio.Event()
+        return woken
 
     async def _drain(self, progress: Callable[[], None] | None, tasks: TaskGroup) -> None:
         woken = False
@@ -300,7 +317,13 @@ class KnowledgeBaseWorker:
             await import_numpy()
         if self._server is not None and not self._server.is_serving:
             await tasks.start(self._server.serve)
+        if self._forever and self._listener is None:
+            self._listener = self._store.listen(partial(self._hear, current_token()))
         return self.is_owner
+
+    def _hear(self, token: EventLoopToken) -> None:
+        with suppress(RunFinishedError):
+            from_thread.run_sync(lambda: self._wake.set(), token=token)
 
     async def _wake_owner(self) -> None:
         if self._owner is not None and not self.is_owner:
@@ -310,6 +333,9 @@ class KnowledgeBaseWorker:
         """Release the lock and the lease, so that another process can work."""
         if self._server is not None:
             self._server.retire()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._lease is not None:
             self._lease.release()
             if self.is_owner:

@@ -89,6 +89,7 @@ def _connect(place: StorePlace, *, create: bool = True) -> PostgresDatabase:
         more=POSTGRES_SCRIPTS,
         seconds=_TRANSACTION_SECONDS,
         create=create,
+        notifies=True,
     )
 
 

@@ -21,9 +21,10 @@ from loom_core.knowledge.store.vectors import EmbedderMigration, ImportedVectors
 from loom_core.storage import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from loom_core.knowledge.store.node import Sharing
+    from loom_core.storage.commit_listener import CommitListener
     from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["KnowledgeStore", "MetaName", "StoreGlance"]
@@ -171,6 +172,14 @@ class KnowledgeStore:
     def is_led(self) -> bool:
         """Whether what all nodes share, such as collections in servers, may be written by this process."""
         return self.sharing is None or self.sharing.lease.held
+
+    def listen(self, heard: Callable[[], None]) -> CommitListener | None:
+        """Listen for changes by processes on any machine; None where the store is in a file.
+
+        Args:
+            heard: called after changes, in another thread.
+        """
+        return None if self.sharing is None else self.sharing.node.shared.listen(heard)
 
     def close(self) -> None:
         """Close the database."""

@@ -49,7 +49,7 @@ from loom_core.runs.journal.waits import EVENTS_AT_ONCE, follow_events, wait_unt
 from loom_core.runs.journal.writer import Outbox
 from loom_core.runs.run import CALLER_NAME, TRACE
 from loom_core.runs.run_meter import RunMeter
-from loom_core.storage.postgres import POSTGRES_SCHEMES
+from loom_core.storage.postgres_pool import POSTGRES_SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

@@ -19,7 +19,8 @@ from loom_core.runs.journal.rows.schema import POSTGRES_SCRIPTS, SCHEMA
 from loom_core.runs.journal.search import index_batch
 from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
-from loom_core.storage.postgres import PostgresDatabase, check_address
+from loom_core.storage.postgres import PostgresDatabase
+from loom_core.storage.postgres_pool import check_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -46,7 +46,7 @@ def database_setting(given: str) -> str:
     """
     url = (given or os.environ.get(_VARIABLE, "")).strip()
     if url:
-        from loom_core.storage.postgres import check_address
+        from loom_core.storage.postgres_pool import check_address
 
         check_address(url)
     return url

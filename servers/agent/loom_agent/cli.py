@@ -84,7 +84,7 @@ class AgentServer(ServerProgram[Settings]):
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_agent.profiles.model_choice import choose_model
         from loom_core.server.install.terminal import model_variables
-        from loom_core.storage.postgres import SECRET_VARIABLE
+        from loom_core.storage.postgres_pool import SECRET_VARIABLE
 
         file = _file(settings)
         names = [*file.variables, *((SECRET_VARIABLE,) if settings.database else ())]

@@ -91,7 +91,7 @@ class FlowServer(ServerProgram[Settings]):
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.flow.config import read_flow_file
         from loom_core.server.install.terminal import model_variables
-        from loom_core.storage.postgres import SECRET_VARIABLE
+        from loom_core.storage.postgres_pool import SECRET_VARIABLE
         from loom_flow.model_choice import choose_model
 
         secrets = [SECRET_VARIABLE] if settings.database else []

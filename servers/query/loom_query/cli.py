@@ -90,7 +90,7 @@ class QueryServer(ServerProgram[Settings]):
 
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.server.install.terminal import model_variables
-        from loom_core.storage.postgres import SECRET_VARIABLE
+        from loom_core.storage.postgres_pool import SECRET_VARIABLE
         from loom_query.configuration.query_file import read_query_file
 
         file = read_query_file(settings.config, required=settings.config_given)

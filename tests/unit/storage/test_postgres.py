@@ -44,9 +44,9 @@ def open_database(server: PostgresServer) -> Iterator[Open]:
     place = server.url(f"?schema=t{secrets.token_hex(4)}")
 
     def open_(*scripts: str) -> PostgresDatabase:
-        secret = SecretStr(PASSWORD)
+        schema, secret = scripts or (_SCRIPT,), SecretStr(PASSWORD)
         opened.append(
-            PostgresDatabase(place, name="notes", schema=scripts or (_SCRIPT,), more={}, secret=secret)
+            PostgresDatabase(place, name="notes", schema=schema, more={}, notifies=True, secret=secret)
         )
         return opened[-1]
 
@@ -112,6 +112,27 @@ def test_a_commit_elsewhere_changes_the_mark(open_database: Open) -> None:
     with elsewhere.write() as db:
         db.execute(_INSERT, ("x",))
     assert here.change_mark() != before
+
+
+def test_a_commit_elsewhere_is_heard_also_after_the_server_was_restarted(
+    server: PostgresServer, open_database: Open
+) -> None:
+    here, elsewhere = open_database(), open_database()
+    heard = threading.Event()
+    listener = here.listen(heard.set)
+    try:
+        for _ in range(2):
+            assert heard.wait(60)  # what it sends itself, and so knows that it hears
+            assert listener.hears
+            heard.clear()
+            with elsewhere.write() as db:
+                db.execute(_INSERT, ("x",))
+            assert heard.wait(60)
+            server.kill()
+            heard.clear()
+            server.start()
+    finally:
+        listener.close()
 
 
 def test_a_schema_of_an_older_loom_is_migrated_and_one_of_a_newer_is_refused(open_database: Open) -> None:

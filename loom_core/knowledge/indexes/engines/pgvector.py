@@ -22,7 +22,7 @@ from loom_core.knowledge.indexes.engines.servers import (
     unavailable,
 )
 from loom_core.plugin_registry import register
-from loom_core.storage.postgres import (
+from loom_core.storage.postgres_pool import (
     POSTGRES_ADVICE,
     PostgresPool,
     import_psycopg,

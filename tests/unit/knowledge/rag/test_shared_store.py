@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.interface import EmbeddingKind
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, StoreBusyError, StoreError
 from loom_core.knowledge.indexes.graph import GraphIndex
@@ -22,6 +22,7 @@ from loom_core.knowledge.maintenance.archive import ArchiveReader
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase, KnowledgeBase
 from loom_core.knowledge.rag.requests import DocumentsRequest
+from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.sources.library import Library
 from loom_core.knowledge.store.node import Sharing
@@ -150,6 +151,25 @@ def test_a_lease_that_is_not_renewed_is_free_and_one_that_is_renewed_is_not(open
     assert database.row("SELECT COUNT(*) FROM worker")[0] == 0
 
 
+async def test_a_machine_hears_of_changes_without_looking_for_them(url: str, tmp_path: Path):
+    seldom = RAGConfig(waits=WaitSettings(work=3600.0))
+    one = KnowledgeBase("手册", embedder="hashing", database=url, path=tmp_path / "one")
+    other = KnowledgeBase("手册", embedder="hashing", database=url, path=tmp_path / "other", config=seldom)
+    with closing(one), closing(other):
+        await one.add_texts(TEXTS[:1])
+        assert one.worker.acquire()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other.work)
+            with anyio.fail_after(60):
+                while other.store.changes.state("words").watermark < 1:  # noqa: ASYNC110 - in files
+                    await anyio.sleep(0.05)
+                await one.add_texts(TEXTS[1:])
+                head = one.store.changes.head()
+                while other.store.changes.state("words").watermark < head:  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+            tasks.cancel_scope.cancel()
+
+
 async def test_a_machine_that_does_not_lead_embeds_and_gets_other_passages_than_the_one_that_does(
     open_node: Open,
 ):
@@ -174,7 +194,9 @@ async def test_a_machine_that_does_not_lead_embeds_and_gets_other_passages_than_
 
 async def test_vectors_of_an_embedder_that_was_replaced_meanwhile_are_not_stored(url: str, tmp_path: Path):
     class Replaced(HashingEmbedder):
-        async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+        async def embed(
+            self, texts: Sequence[str], *, kind: EmbeddingKind = "passage"
+        ) -> NDArray[np.float32]:
             knowledge_base.store.set("embedder", "another")
             return await super().embed(texts, kind=kind)
 
