@@ -66,21 +66,23 @@ def main() -> None:
     arguments.add_argument(
         "--keep", type=Path, metavar="FOLDER", help="of the knowledge base; one that is there grows"
     )
+    arguments.add_argument("--database", default="", metavar="URL", help="keep the store in PostgreSQL")
     args = arguments.parse_args()
     sets = merged([read_dataset(folder) for folder in args.datasets])
     documents = corpus_of([document for dataset in sets for document in dataset.documents])
     with tempfile.TemporaryDirectory(prefix="loom-ingest-") as scratch:
-        anyio.run(measure, args.keep or Path(scratch) / "kb", sorted(args.chunks), documents)
+        folder = args.keep or Path(scratch) / "kb"
+        anyio.run(measure, folder, args.database, sorted(args.chunks), documents)
 
 
-async def measure(folder: Path, sizes: list[int], documents: Iterator[DocumentDraft]) -> None:
+async def measure(folder: Path, database: str, sizes: list[int], documents: Iterator[DocumentDraft]) -> None:
     """Fill a knowledge base up to each size, and print what it took."""
     set_for_serving()
     print("| chunks | letters each | names each | chunks/s | ms CPU a chunk here | in children | s after |")
     print("|---" * 7 + "|", flush=True)
     there = 0
     for size in sizes:
-        knowledge_base = GraphRAGKnowledgeBase.from_config(name="ingest", path=folder)
+        knowledge_base = GraphRAGKnowledgeBase.from_config(name="ingest", path=folder, database=database)
         if not there:  # what is kept of an earlier run is gone on with
             there = knowledge_base.store.documents.counts()[0]
             next(islice(documents, there, there), None)
@@ -124,8 +126,8 @@ def _content(knowledge_base: GraphRAGKnowledgeBase, *, after: int) -> tuple[floa
     """Characters and mentions of a chunk, on average over those after one."""
     rows = knowledge_base.store.database.rows(
         "SELECT AVG(LENGTH(text)), "
-        "(SELECT COUNT(*) FROM mentions WHERE chunk > ?1) * 1.0 / COUNT(*) FROM chunks WHERE key > ?1",
-        (after,),
+        "(SELECT COUNT(*) FROM mentions WHERE chunk > ?) * 1.0 / COUNT(*) FROM chunks WHERE key > ?",
+        (after, after),
     )
     return rows[0][0], rows[0][1]
 

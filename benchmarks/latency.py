@@ -56,6 +56,7 @@ def main() -> None:
     arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what is built and use it again")
     arguments.add_argument("--filter", action="store_true", help="also with a filter on 2 %% of documents")
     arguments.add_argument("--while-ingesting", action="store_true", help="also while documents are added")
+    arguments.add_argument("--database", default="", metavar="URL", help="keep the stores in PostgreSQL")
     args = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="loom-latency-") as scratch:
         measure(args, args.keep or Path(scratch))
@@ -74,6 +75,7 @@ def measure(args: argparse.Namespace, home: Path) -> None:
         task = Task(
             kind="fill",
             folder=str(home / f"{size}"),
+            database=args.database,
             size=size,
             datasets=[str(folder) for folder in args.datasets],
             embedder=args.embedder,

@@ -17,7 +17,6 @@ import anyio
 from datasets import merged, read_dataset
 from synthetic import corpus_of
 
-from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.server.serving.run import set_for_serving
@@ -45,6 +44,7 @@ class Task:
     Attributes:
         kind: which.
         folder: of the knowledge base.
+        database: the address of its store, or empty.
         size: chunks that it shall have.
         datasets: folders of the data sets.
         embedder: name of the embedder.
@@ -56,6 +56,7 @@ class Task:
 
     kind: Literal["fill", "ask"]
     folder: str
+    database: str
     size: int
     datasets: list[str]
     embedder: str
@@ -197,8 +198,7 @@ async def _times(
 
 
 def _opened(task: Task, folder: Path) -> GraphRAGKnowledgeBase:
-    embedder = create_embedder(task.embedder)
-    return GraphRAGKnowledgeBase.from_config(embedding_provider=embedder, name=f"{task.size}", path=folder)
+    return GraphRAGKnowledgeBase(f"{task.size}", embedder=task.embedder, path=folder, database=task.database)
 
 
 def _documents(task: Task) -> Iterator[DocumentDraft]:

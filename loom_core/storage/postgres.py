@@ -194,6 +194,10 @@ class PostgresDatabase:
         with self.snapshot() as connection:
             return connection.execute("SELECT pg_current_snapshot()::text").fetchone()[0]
 
+    def has_table(self, name: str) -> bool:
+        """See `SQLDatabase.has_table`."""
+        return self.row("SELECT to_regclass(?)::text", (f"{self._schema}.{name}",))[0] is not None
+
     def listen(self, heard: Callable[[], None]) -> CommitListener:
         """Listen for commits of writers that notify, those of this process included.
 
@@ -207,7 +211,7 @@ class PostgresDatabase:
 
     def exists(self) -> bool:
         """Whether the schema exists and has tables of Loom."""
-        return self.row("SELECT to_regclass(?)::text", (f"{self._schema}.format",))[0] is not None
+        return self.has_table("format")
 
     def drop(self) -> None:
         """Delete the schema with all that is in it."""

@@ -10,11 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from loom_core.errors import StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-__all__ = ["SQLConnection", "SQLCursor", "SQLDatabase", "SQLRow"]
+__all__ = [
+    "UNFINISHED_COPY",
+    "SQLConnection",
+    "SQLCursor",
+    "SQLDatabase",
+    "SQLRow",
+    "refuse_unfinished_copy",
+]
+
+UNFINISHED_COPY = "unfinished_copy"
+"""Name of a table that a database has as long as it is the beginning of a copy of another one."""
 
 
 class SQLRow(Protocol):
@@ -122,6 +134,27 @@ class SQLDatabase(Protocol):
         """Return a value that differs from the last one if another process has committed in between."""
         ...
 
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table with a name."""
+        ...
+
     def close(self) -> None:
         """Close all connections."""
         ...
+
+
+def refuse_unfinished_copy(database: SQLDatabase, place: object) -> None:
+    """Check that a database is not what a copy that was interrupted has left.
+
+    Args:
+        database: the database.
+        place: where it is, for people.
+
+    Raises:
+        StoreError: it is.
+    """
+    if database.has_table(UNFINISHED_COPY):
+        raise StoreError(
+            f"{place} is an unfinished copy: the command `move` was interrupted.",
+            advice="Call it again, and it goes on; or delete the copy, and use the original.",
+        )

@@ -143,6 +143,11 @@ class Database:
         with self.read() as connection:
             return connection.execute("PRAGMA data_version").fetchone()[0]
 
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table with a name."""
+        sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return self.row(sql, (name,)) is not None
+
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return all rows of a query."""
         with self.read() as connection:

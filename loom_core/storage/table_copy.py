@@ -2,7 +2,7 @@
 
 Rows are copied in the order of their keys, a batch a transaction, without triggers: what these maintain is
 copied, too. The rows of the target say where a copy that was killed has to go on. At the end all rows are
-compared.
+compared; until then the target refuses to be opened, see `refuse_unfinished_copy`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import InvalidInputError, StoreError
 from loom_core.storage.postgres import PostgresDatabase
+from loom_core.storage.sql import UNFINISHED_COPY
 from loom_core.storage.sqlite import Database
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def copy_tables(
             progress(done, total)
 
     ends = [_compare(source, target, table, advance) if table.has_key else None for table in tables]
+    with target.write() as db:
+        db.execute(f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (one INTEGER)")
     for table, end in zip(tables, ends, strict=True):
         batches = table.batches(source, end) if table.has_key else [table.page(source, None, _MANY)]
         for rows in batches:
@@ -76,6 +79,11 @@ def copy_tables(
         end = _compare(source, target, table, advance)
         for row in table.page(source, end, 1):
             raise table.difference(row)
+    with target.write() as db:
+        if isinstance(target, PostgresDatabase):
+            for table in tables:
+                db.execute(f"ANALYZE {table.name}")  # or plans are bad until the server does it by itself
+        db.execute(f"DROP TABLE {UNFINISHED_COPY}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +230,6 @@ def _disable_triggers(db: SQLConnection, database: SQLDatabase, table: str) -> l
 
 # The highest key ever of each table whose keys are never assigned twice: SQLite has it in `sqlite_sequence`,
 # PostgreSQL in the sequence of the column, and a knowledge store there in a table of that name, too.
-_HAS_TABLE = "SELECT to_regclass('sqlite_sequence') IS NOT NULL AS found"
 _LAST = "SELECT pg_sequence_last_value(pg_get_serial_sequence(?, ?)::regclass) AS seq"
 _SET_LAST = (
     "SELECT setval(pg_get_serial_sequence(?, ?)::regclass,"
@@ -236,7 +243,7 @@ def _highest_keys(database: SQLDatabase, tables: Sequence[_Table]) -> dict[str, 
         for table in tables:
             if table.never_reuses:
                 found[table.name] = database.row(_LAST, (table.name, table.key[0]))["seq"] or 0
-    if not is_postgres or database.row(_HAS_TABLE)["found"]:
+    if not is_postgres or database.has_table("sqlite_sequence"):
         found |= {row["name"]: row["seq"] for row in database.rows("SELECT name, seq FROM sqlite_sequence")}
     return {name: highest for name, highest in found.items() if highest}
 
@@ -251,6 +258,6 @@ def _set_highest_keys(database: SQLDatabase, tables: Sequence[_Table], highest: 
             if table.has_number:  # also those whose keys only PostgreSQL takes from a sequence
                 sql = _SET_LAST.format(table.name, table.key[0])
                 db.execute(sql, (table.name, table.key[0], highest.get(table.name, 0)))
-        if db.execute(_HAS_TABLE).fetchone()["found"]:
+        if database.has_table("sqlite_sequence"):
             for name, seq in highest.items():
                 db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (seq, name))

@@ -60,14 +60,14 @@ def copy_to_place(
     """
     if source == target:
         raise InvalidInputError("The knowledge base is there already.", advice="Name another database.")
-    with _owned(source) as given, _owned(target) as taken:
+    with _owned(source) as given, _owned(target, allow_unfinished=True) as taken:
         copy_knowledge_store(given, taken, progress=progress)
 
 
 @contextmanager
-def _owned(place: StorePlace) -> Generator[KnowledgeStore]:
+def _owned(place: StorePlace, *, allow_unfinished: bool = False) -> Generator[KnowledgeStore]:
     """Open a store as the process that works for it."""
-    store = open_store(place)
+    store = open_store(place, allow_unfinished=allow_unfinished)
     lock = lock_of(place.folder)
     lease = None if store.sharing is None else store.sharing.lease
     try:

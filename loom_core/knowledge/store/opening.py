@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import ConfigError
 from loom_core.knowledge.store.probe import require_usable
 from loom_core.knowledge.store.store import KnowledgeStore
+from loom_core.storage.sql import refuse_unfinished_copy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +34,43 @@ def has_store(place: StorePlace) -> bool:
         return database.exists()
 
 
-def open_store(place: StorePlace, *, read_only: bool = False) -> KnowledgeStore:
+def open_store(
+    place: StorePlace, *, read_only: bool = False, allow_unfinished: bool = False
+) -> KnowledgeStore:
     """Open the store; make folder and store if they do not exist. Blocks.
 
     Args:
         place: where it is.
         read_only: whether changes to a file are refused.
+        allow_unfinished: whether it may be a copy that was interrupted, to go on with it.
 
     Raises:
         ConfigError: the folder cannot be made, or the address of the database is wrong.
-        StoreError: the folder cannot be written, or the store cannot be opened.
+        StoreError: the folder cannot be written, or the store cannot be opened, or is an unfinished copy.
     """
+    store = _open(place, read_only=read_only)
+    try:
+        if not allow_unfinished:
+            refuse_unfinished_copy(store.database, place)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def delete_store(place: StorePlace) -> None:
+    """Delete a store and its folder. Blocks.
+
+    Raises:
+        StoreError: the database cannot be asked, or refuses.
+    """
+    if place.database:
+        with closing(_connect(place, create=False)) as database:
+            database.drop()
+    shutil.rmtree(place.folder)
+
+
+def _open(place: StorePlace, *, read_only: bool) -> KnowledgeStore:
     _make_folder(place.folder)
     if not place.database:
         require_usable(place.file)
@@ -64,18 +91,6 @@ def open_store(place: StorePlace, *, read_only: bool = False) -> KnowledgeStore:
         database.close()
         raise
     return KnowledgeStore(database, sharing=Sharing(place, node, WorkLease(database)))
-
-
-def delete_store(place: StorePlace) -> None:
-    """Delete a store and its folder. Blocks.
-
-    Raises:
-        StoreError: the database cannot be asked, or refuses.
-    """
-    if place.database:
-        with closing(_connect(place, create=False)) as database:
-            database.drop()
-    shutil.rmtree(place.folder)
 
 
 def _connect(place: StorePlace, *, create: bool = True) -> PostgresDatabase:

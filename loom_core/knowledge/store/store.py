@@ -110,13 +110,14 @@ class KnowledgeStore:
             else place
         )
         self.sharing = sharing
-        self.changes = ChangeLog(self.database, None if sharing is None else sharing.node)
+        node = None if sharing is None else sharing.node
+        self.changes = ChangeLog(self.database, node)
         self.graph = GraphTable(self.database)
         self.aliases = self.graph.aliases
         self.documents = DocumentTable(self.database, self.graph, self.changes)
         self.next_vectors = EmbedderMigration(self.database, self.changes)
         self.imported_vectors = ImportedVectors(self.database)
-        self.vectors = VectorTable(self.database, self.changes, shared=sharing is not None)
+        self.vectors = VectorTable(self.database, self.changes, None if node is None else node.shared)
         self.jobs = JobTable(self.database)
         self.progress = JobProgress(self.database)
         self.files = FileTable(self.database, self.changes)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.store.changes import ChangeLog, IndexName
+    from loom_core.storage.postgres import PostgresDatabase
     from loom_core.storage.sql import SQLDatabase
 
 __all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
@@ -29,10 +30,12 @@ class VectorTable:
     Args:
         database: the store's.
         changes: the change log.
-        shared: whether several machines share the store, so that several processes embed its chunks.
+        shared: the same database, if several machines share it and so embed its chunks.
     """
 
-    def __init__(self, database: SQLDatabase, changes: ChangeLog, *, shared: bool = False) -> None:
+    def __init__(
+        self, database: SQLDatabase, changes: ChangeLog, shared: PostgresDatabase | None = None
+    ) -> None:
         self._database = database
         self._changes = changes
         self._shared = shared
@@ -48,9 +51,9 @@ class VectorTable:
 
     def claim(self, limit: int) -> list[tuple[int, bytes]]:
         """Return chunks to embed, as `pending`; no other process gets these for half a minute."""
-        if not self._shared:
+        if self._shared is None:
             return self.pending(limit)
-        with self._database.write(takes_turn=False) as db:
+        with self._shared.write(takes_turn=False) as db:
             rows = db.execute(
                 f"UPDATE unembedded AS u SET claimed = {SERVER_TIME} + ? FROM chunks AS c "
                 f"WHERE u.chunk = ANY(ARRAY(SELECT chunk FROM unembedded WHERE claimed <= {SERVER_TIME} "
@@ -62,14 +65,14 @@ class VectorTable:
 
     def unclaim(self, keys: Sequence[int]) -> None:
         """Give claimed chunks back that were not embedded."""
-        if self._shared:
-            with self._database.write(takes_turn=False) as db:
+        if self._shared is not None:
+            with self._shared.write(takes_turn=False) as db:
                 db.execute("UPDATE unembedded SET claimed = 0 WHERE chunk = ANY(?)", (list(keys),))
 
     def is_any_claimed(self) -> bool:
         """Whether some process is about to embed chunks."""
         sql = f"SELECT 1 FROM unembedded WHERE claimed > {SERVER_TIME} LIMIT 1"
-        return self._shared and self._database.row(sql) is not None
+        return self._shared is not None and self._shared.row(sql) is not None
 
     def store(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         """Store unit vectors, and log the change for every chunk with one of these texts.

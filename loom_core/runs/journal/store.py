@@ -21,6 +21,7 @@ from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
 from loom_core.storage.postgres import PostgresDatabase
 from loom_core.storage.postgres_pool import check_address
+from loom_core.storage.sql import refuse_unfinished_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,11 @@ class _OpenDatabase:
 
     def __init__(self, place: Place, switchboard: Notifier) -> None:
         self.database, self.drivers = open_database(place)
+        try:
+            refuse_unfinished_copy(self.database, place)
+        except StoreError:
+            self.database.close()
+            raise
         self.readers = ThreadPoolExecutor(_READERS, "loom-journal-reader")
         self.writer = Writer(
             self.database,

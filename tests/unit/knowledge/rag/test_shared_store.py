@@ -185,7 +185,7 @@ async def test_a_machine_that_does_not_lead_embeds_and_gets_other_passages_than_
     assert (vectors.claim(100), others.is_any_claimed()) == ([], True)
     vectors.unclaim([key for key, _ in mine])
     assert others.claim(100) == mine
-    with database_of(one).write() as db:  # whoever had claimed them was killed
+    with database_of(one).write() as db:  # the process that had claimed them was killed
         db.execute("UPDATE unembedded SET claimed = claimed - 30")
     assert not vectors.is_any_claimed()
     await other.worker.drain()

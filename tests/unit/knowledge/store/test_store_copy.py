@@ -19,9 +19,11 @@ from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.maintenance.check import check_changes, check_documents, check_graph, check_vectors
 from loom_core.knowledge.maintenance.store_copy import copy_knowledge_store
 from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag.knowledge_base import KnowledgeBase
 from loom_core.knowledge.store import JobItem, KnowledgeStore
 from loom_core.knowledge.store.aliases import AliasDecision
 from loom_core.storage.postgres import PostgresDatabase
+from loom_core.storage.sql import refuse_unfinished_copy
 from tests.fixtures.record_content import content
 
 PIPELINE = Pipeline.of(PipelineSpec("structure", {"min_tokens": 5, "target_tokens": 20}, RuleSettings()))
@@ -182,11 +184,21 @@ def test_a_copy_that_was_ended_goes_on_where_it_stopped(
         with pytest.raises(_KilledError):
             copy_knowledge_store(original, target, progress=_kill_after(part * 100))
         assert target.database.rows("SELECT 1 FROM documents LIMIT 1"), "what was copied is there"
+        with pytest.raises(StoreError, match=r"there is an unfinished copy.*Call it again, and it goes on"):
+            refuse_unfinished_copy(target.database, "there")
     copy_knowledge_store(original, target, progress=measure)
     assert total > 1000
     assert content(target) == content(original)
     copy_knowledge_store(original, target)
+    refuse_unfinished_copy(target.database, "there")
     _go_on(target)
+
+
+def test_a_knowledge_base_does_not_open_an_unfinished_copy(original: KnowledgeStore, tmp_path: Path) -> None:
+    with closing(KnowledgeStore(tmp_path / "record.db")) as target, pytest.raises(_KilledError):
+        copy_knowledge_store(original, target, progress=_kill_after(100))
+    with pytest.raises(StoreError, match=f"{tmp_path.name} is an unfinished copy"):
+        KnowledgeBase("there", path=tmp_path)
 
 
 def test_a_target_that_holds_something_else_is_left_as_it_is(

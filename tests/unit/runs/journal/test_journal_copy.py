@@ -145,3 +145,22 @@ def test_a_journal_that_does_not_exist_or_is_there_already_is_not_copied(tmp_pat
     with pytest.raises(InvalidInputError, match="already"):
         copy_journal(tmp_path / "a.db", tmp_path / "a.db")
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_journal_does_not_open_an_unfinished_copy(tmp_path: Path):
+    path, copy = tmp_path / "runs.db", tmp_path / "copy.db"
+    await _fill(path)
+
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_journal(path, copy, progress=interrupt)
+    journal = Journal(copy)
+    with pytest.raises(StoreError, match=r"copy\.db is an unfinished copy"):
+        await journal.runs()
+    await journal.aclose()
+    copy_journal(path, copy)
+    journal = Journal(copy)
+    assert len(await journal.runs(status=["input_required"])) == 1
+    await journal.aclose()
