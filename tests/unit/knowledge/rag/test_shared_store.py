@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing
@@ -149,6 +150,24 @@ def test_a_lease_that_is_not_renewed_is_free_and_one_that_is_renewed_is_not(open
     assert (other.acquire(), lease.acquire(), lease.taken) == (False, True, 1)
     lease.release()
     assert database.row("SELECT COUNT(*) FROM worker")[0] == 0
+
+
+async def test_a_new_machine_goes_on_from_a_copy_of_the_folder_of_another_one(
+    open_node: Open, tmp_path: Path
+):
+    one = open_node("one")
+    await one.add_texts(TEXTS)
+    one.close()
+    shutil.copytree(tmp_path / "one", tmp_path / "new")
+    built = {each.name: each.stat().st_ino for each in (tmp_path / "new").glob("*-1")}
+    assert built
+    open_node("other").submit(DocumentsRequest([DocumentDraft(uri="text:3", text="Jacquard lived in Lyon.")]))
+    new = open_node("new")
+    await new.worker.drain()
+    assert "Jacquard" in await best(new, "Who lived in Lyon?")
+    assert "Ada" in await best(new, "Who wrote the first program?")
+    assert (await new.check()).sound
+    assert {each.name: each.stat().st_ino for each in (tmp_path / "new").glob("*-1")} == built
 
 
 async def test_a_machine_hears_of_changes_without_looking_for_them(url: str, tmp_path: Path):
