@@ -181,6 +181,13 @@ class PostgresDatabase:
         """See `SQLDatabase.rows_in`; one round trip."""
         return self.rows(sql.replace("IN ({})", "= ANY(?)"), [list(values), *parameters]) if values else []
 
+    def rows_each(self, sql: str, parameters: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """See `SQLDatabase.rows_each`; one round trip in a transaction."""
+        if not parameters:
+            return []
+        with self.snapshot() as connection:
+            return cast("_Statements", connection).rows_each(sql, parameters)
+
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> Any:  # noqa: ANN401 - None, or a `SQLRow`
         """See `SQLDatabase.row`; one round trip."""
         return self._ask(sql, parameters).fetchone()
@@ -451,6 +458,11 @@ class _Statements:
         if not (cursor.statusmessage or "").startswith("SELECT"):
             self.total_changes += max(0, cursor.rowcount)
         return cursor
+
+    def rows_each(self, sql: str, parameters: Sequence[Sequence[Any]]) -> list[list[_Row]]:
+        with self._connection.pipeline():
+            cursors = [self.execute(sql, each) for each in parameters]
+        return [cursor.fetchall() for cursor in cursors]
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[Any]]) -> None:
         if not parameters:

@@ -118,6 +118,10 @@ class SQLDatabase(Protocol):
         """Return the first row of a query, or None."""
         ...
 
+    def rows_each(self, sql: str, parameters: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Return the rows of a query for each of several lists of parameters."""
+        ...
+
     def write(self, *, durable: bool = True) -> AbstractContextManager[SQLConnection]:
         """Return the context of a transaction; those of all processes take turns.
 

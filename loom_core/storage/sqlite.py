@@ -169,6 +169,11 @@ class Database:
                 found += connection.execute(sql.format(marks), [*part, *parameters]).fetchall()
         return found
 
+    def rows_each(self, sql: str, parameters: Sequence[Sequence[Any]]) -> list[list[sqlite3.Row]]:
+        """Return the rows of a query for each of several lists of parameters."""
+        with self.read() as connection:
+            return [connection.execute(sql, each).fetchall() for each in parameters]
+
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Row | None:
         """Return the first row of a query, or None."""
         with self.read() as connection:

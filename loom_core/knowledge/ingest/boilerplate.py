@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from loom_core.knowledge.text.edge_lines import is_boilerplate, is_repeated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from loom_core.knowledge.store import KnowledgeStore
 
 __all__ = ["find_boilerplate", "judge_pending"]
 
 _SECONDS = 0.2  # of judging at a time
 _BATCH = 200
+_AT_ONCE = 16  # whose texts are in memory at the same time
 
 
 def judge_pending(store: KnowledgeStore) -> bool:
@@ -27,24 +30,23 @@ def judge_pending(store: KnowledgeStore) -> bool:
         return False
     until = time.monotonic() + _SECONDS
     with store.database.write():
-        for document in documents:
-            store.boilerplate.judge(document, find_boilerplate(store, document))
-            if time.monotonic() > until:
-                break
+        while documents and time.monotonic() < until:
+            store.boilerplate.judge(find_boilerplate(store, documents[:_AT_ONCE]))
+            documents = documents[_AT_ONCE:]
     return True
 
 
-def find_boilerplate(store: KnowledgeStore, document: int) -> set[int]:
-    """Return the passages of a document that are boilerplate, by the lines of all documents.
+def find_boilerplate(store: KnowledgeStore, documents: Sequence[int]) -> dict[int, set[int]]:
+    """Return by document the passages that are boilerplate, by the lines of all documents.
 
     A document that is itself repeated has none.
     """
-    repeated = store.boilerplate.repeated_lines(document)
-    if not repeated:
-        return set()
-    lines = store.boilerplate.lines_of(document)
-    if is_repeated(lines, repeated):
-        return set()
-    repeated &= {line.line for line in lines if line.edge}
-    passages = store.boilerplate.texts_of(document)
-    return {key for key, text in passages if is_boilerplate(text, repeated)}
+    found: dict[int, set[int]] = {document: set() for document in documents}
+    repeated = store.boilerplate.repeated_lines(documents)
+    edges: dict[int, set[int]] = {}
+    for document, lines in store.boilerplate.lines_of(list(repeated)).items():
+        if not is_repeated(lines, repeated[document]):
+            edges[document] = repeated[document] & {line.line for line in lines if line.edge}
+    for document, passages in store.boilerplate.texts_of(list(edges)).items():
+        found[document] = {key for key, text in passages if is_boilerplate(text, edges[document])}
+    return found

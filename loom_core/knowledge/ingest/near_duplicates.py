@@ -28,6 +28,7 @@ NEAR_DUPLICATE_THRESHOLD = 0.8
 
 _SECONDS = 0.2  # of computing at a time
 _BATCH = 200
+_AT_ONCE = 16  # whose texts are in memory at the same time
 _CANDIDATES = 8  # most similar candidates to compare with each text (of form letters there may be many)
 
 
@@ -57,22 +58,20 @@ def compare_pending(store: KnowledgeStore, job: Job | None = None) -> bool:
         return False
     until = time.monotonic() + _SECONDS
     sketches: list[_Sketch] = []
-    for key in documents:
-        sketches.append(_sketch(store, key))
-        if time.monotonic() > until:
-            break
+    while documents and time.monotonic() < until:
+        sketches += _sketch(store, documents[:_AT_ONCE])
+        documents = documents[_AT_ONCE:]
     with store.database.write():
+        before = store.duplicates.were_compared([sketch.document for sketch in sketches])
+        _store(store, [sketch for sketch in sketches if sketch.document not in before])
         for sketch in sketches:
-            if sketch.shingles is None and store.duplicates.text_with(sketch.hash) is None:
-                sketch = _sketch(store, sketch.document)  # the known text was deleted meanwhile
-            alike = _alike(store, sketch)
-            store.boilerplate.set_lines(sketch.document, sketch.lines)
-            store.duplicates.upsert(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
+            if sketch.document in before:
+                _store(store, [sketch])
         if job is not None and job.started_at is not None:
             rows = store.documents.by_key([sketch.document for sketch in sketches])
             recent = [row for row in rows.values() if row.updated_at >= job.started_at]
-            found = ((row.uri, store.duplicates.of(row.key)) for row in recent)
-            store.progress.note(job, [copy_note(uri, copies) for uri, copies in found if copies])
+            found = store.duplicates.of([row.key for row in recent])
+            store.progress.note(job, [copy_note(row.uri, found[row.key]) for row in recent if found[row.key]])
     return True
 
 
@@ -89,26 +88,54 @@ def percent(share: float) -> str:
     return f"{min(int(100 * share), 99)} %" if share < 1 else "100 %"
 
 
-def _sketch(store: KnowledgeStore, key: int) -> _Sketch:
-    text = store.documents.text(key)
-    hash_, lines = text_hash(text), edge_lines(text)
-    if store.duplicates.text_with(hash_) is not None:
-        return _Sketch(key, hash_, lines, None, ())
-    shingled = shingles(text)
-    return _Sketch(key, hash_, lines, shingled, bands_of(shingled))
+def _sketch(store: KnowledgeStore, documents: Sequence[int]) -> list[_Sketch]:
+    """Return sketches of documents; deleted ones are left out."""
+    texts = store.documents.texts(documents)
+    hashes = {key: text_hash(text) for key, text in texts.items()}
+    known = store.duplicates.texts_with(list(hashes.values()))
+    sketches: list[_Sketch] = []
+    for key, text in texts.items():
+        lines = edge_lines(text)
+        if hashes[key] in known:
+            sketches.append(_Sketch(key, hashes[key], lines, None, ()))
+        else:
+            shingled = shingles(text)
+            sketches.append(_Sketch(key, hashes[key], lines, shingled, bands_of(shingled)))
+    return sketches
 
 
-def _alike(store: KnowledgeStore, sketch: _Sketch) -> list[SimilarText]:
-    if sketch.shingles is None or not sketch.bands:
-        return []
-    if store.duplicates.text_with(sketch.hash) is not None:
-        return []
+def _store(store: KnowledgeStore, sketches: Sequence[_Sketch]) -> None:
+    """Store the texts and lines of documents that were never compared before, or of one document."""
+    duplicates = store.duplicates
+    known = duplicates.texts_with([sketch.hash for sketch in sketches if sketch.shingles is None])
+    gone = [sketch for sketch in sketches if sketch.shingles is None and sketch.hash not in known]
+    if gone:  # the known text was deleted meanwhile
+        again = {sketch.document: sketch for sketch in _sketch(store, [each.document for each in gone])}
+        sketches = [again.get(sketch.document, sketch) for sketch in sketches]
+    store.boilerplate.set_lines({sketch.document: sketch.lines for sketch in sketches})
+    by_hash = {sketch.hash: sketch for sketch in sketches}
+    new = duplicates.upsert(
+        {sketch.document: sketch.hash for sketch in sketches},
+        {hash_: sketch.bands for hash_, sketch in by_hash.items()},
+    )
+    bands = {text: by_hash[hash_].bands for hash_, text in new.items()}
+    candidates = duplicates.candidates(bands, limit=_CANDIDATES)
+    alike = {
+        text: _find_similar(store, by_hash[hash_], candidates[text])
+        for hash_, text in new.items()
+        if candidates.get(text)
+    }
+    duplicates.note_similar(alike)
+
+
+def _find_similar(store: KnowledgeStore, sketch: _Sketch, candidates: Sequence[int]) -> list[SimilarText]:
     alike: list[SimilarText] = []
-    for text in store.duplicates.candidates(sketch.bands, limit=_CANDIDATES):
+    for text in candidates:
         other = _text_of(store, text)
-        share = jaccard_similarity(sketch.shingles, shingles(other)) if other is not None else 0.0
-        if share >= NEAR_DUPLICATE_THRESHOLD:
-            alike.append(SimilarText(text, share))
+        if other is not None and sketch.shingles is not None:
+            share = jaccard_similarity(sketch.shingles, shingles(other))
+            if share >= NEAR_DUPLICATE_THRESHOLD:
+                alike.append(SimilarText(text, share))
     return alike
 
 

@@ -153,9 +153,9 @@ def _is_misjudged(store: KnowledgeStore, document: int, text: str) -> bool:
     boilerplate = store.boilerplate
     if boilerplate.is_pending(document):
         return False
-    return set(boilerplate.lines_of(document)) != set(edge_lines(text)) or boilerplate.passages_of(
-        document
-    ) != find_boilerplate(store, document)
+    if set(boilerplate.lines_of([document]).get(document, ())) != set(edge_lines(text)):
+        return True
+    return boilerplate.passages_of([document]) != find_boilerplate(store, [document])
 
 
 def _fields(store: KnowledgeStore, document: int) -> _Fields:

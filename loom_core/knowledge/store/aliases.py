@@ -88,7 +88,7 @@ class AliasTable:
         """
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
-            news = [row for row in rows if row.confidence >= _SURE_ENOUGH and not _is_stated(db, row)]
+            news = self._leave_out_stated([row for row in rows if row.confidence >= _SURE_ENOUGH])
             db.executemany(
                 "INSERT INTO alias_statements VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows
             )
@@ -276,7 +276,7 @@ class AliasTable:
         around, pairs = self._component(db, entities)
         ids = self._ids(sorted(around))
         new = _groups(
-            around & ids.keys(), self._without_ambiguous_acronyms(db, pairs), self._find_separated(ids), ids
+            around & ids.keys(), self._without_ambiguous_acronyms(pairs), self._find_separated(ids), ids
         )
         hidden = self.hidden_among(ids)
         hidden_groups = {new.get(key, key) for key in hidden}
@@ -297,14 +297,26 @@ class AliasTable:
             ring = ring.union(*grouped.values()) - around
         return around, pairs
 
-    def _without_ambiguous_acronyms(self, db: SQLConnection, pairs: Collection[AliasPair]) -> list[AliasPair]:
+    def _without_ambiguous_acronyms(self, pairs: Collection[AliasPair]) -> list[AliasPair]:
         """Drop acronyms with several expansions, unless a user decided."""
+        acronyms = [pair for pair in pairs if pair.kind == "acronym"]
+        rows = self._database.rows_in(
+            "SELECT key, form, id FROM entities WHERE key IN ({})", sorted({pair.entity for pair in acronyms})
+        )
+        names = {row["key"]: row["form"] or row["id"] for row in rows}
         meanings: defaultdict[int, set[str]] = defaultdict(set)
-        for pair in pairs:
-            if pair.kind == "acronym":
-                row = db.execute("SELECT form, id FROM entities WHERE key = ?", (pair.entity,)).fetchone()
-                meanings[pair.other].add(row["form"] or row["id"])
+        for pair in acronyms:
+            meanings[pair.other].add(names[pair.entity])
         return [pair for pair in pairs if pair.kind != "acronym" or len(meanings[pair.other]) == 1]
+
+    def _leave_out_stated(self, said: Sequence[StatedAlias]) -> list[StatedAlias]:
+        """Leave out what a stored passage states at least as surely."""
+        rows = self._database.rows_each(
+            "SELECT 1 FROM alias_statements WHERE entity = ? AND other = ? AND kind = ? AND confidence >= ? "
+            "LIMIT 1",
+            [(each.entity, each.other, each.kind, each.confidence) for each in said],
+        )
+        return [each for each, found in zip(said, rows, strict=True) if not found]
 
     def are_declared_different(self, entities: Sequence[int], *, but: tuple[str, str]) -> bool:
         """Whether a person declared two of some entities different, other than a pair of ids."""
@@ -340,15 +352,6 @@ class AliasTable:
 
 def _counts(pair: AliasPair) -> bool:
     return pair.confidence >= (_ALIKE if pair.kind == "spelling" else _SURE_ENOUGH)
-
-
-def _is_stated(db: SQLConnection, said: StatedAlias) -> bool:
-    """Whether a stored passage states the same pair at least as surely."""
-    row = db.execute(
-        "SELECT 1 FROM alias_statements WHERE entity = ? AND other = ? AND kind = ? AND confidence >= ?",
-        (said.entity, said.other, said.kind, said.confidence),
-    ).fetchone()
-    return row is not None
 
 
 def _pairs(db: SQLConnection, entities: Sequence[int]) -> set[AliasPair]:

@@ -7,13 +7,13 @@ have by now, or no longer enough.
 
 from __future__ import annotations
 
-import json
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.text.edge_lines import EdgeLine
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from loom_core.knowledge.store.changes import ChangeLog
     from loom_core.storage.sql import SQLDatabase
@@ -26,7 +26,6 @@ _WRITE = """
 INSERT INTO edge_lines (line, document, length, edge) VALUES (?, ?, ?, ?)
 ON CONFLICT (line, document) DO UPDATE SET length = excluded.length, edge = excluded.edge
 """
-_FORGET = "DELETE FROM edge_lines WHERE document = ? AND line NOT IN (SELECT value FROM json_each(?))"
 _IS_REPEATED = f"""
 {_REPEATED} = (
     SELECT COUNT(*)
@@ -42,34 +41,46 @@ class BoilerplateTable:
         self._database = database
         self._changes = changes
 
-    def set_lines(self, document: int, lines: Collection[EdgeLine]) -> None:
-        """Store a document's lines, and queue its passages to be judged; part of a transaction.
+    def set_lines(self, documents: Mapping[int, Iterable[EdgeLine]]) -> None:
+        """Store the lines of documents, and queue their passages to be judged; part of a transaction.
 
         Args:
-            document: its key; a deleted one is ignored.
-            lines: see `edge_lines`.
+            documents: their lines, see `edge_lines`; a deleted document is ignored.
         """
-        wanted = {each.line: each for each in lines}
         with self._database.write() as db:
-            if db.execute("SELECT 1 FROM documents WHERE key = ?", (document,)).fetchone() is None:
-                return
-            db.execute(_FORGET, (document, json.dumps(list(wanted))))
-            db.executemany(_WRITE, [(line, document, *rest) for line, *rest in wanted.values()])
-            db.execute("INSERT INTO unjudged VALUES (?) ON CONFLICT DO NOTHING", (document,))
+            rows = self._database.rows_in("SELECT key FROM documents WHERE key IN ({})", sorted(documents))
+            keys = sorted(row["key"] for row in rows)
+            wanted = {(each.line, key): each for key in keys for each in documents[key]}
+            held = self._database.rows_in(
+                "SELECT line, document FROM edge_lines WHERE document IN ({})", keys
+            )
+            db.executemany(
+                "DELETE FROM edge_lines WHERE line = ? AND document = ?",
+                [row for row in map(tuple, held) if row not in wanted],
+            )
+            db.executemany(_WRITE, [(*row, each.length, each.edge) for row, each in wanted.items()])
+            db.executemany("INSERT INTO unjudged VALUES (?) ON CONFLICT DO NOTHING", [(key,) for key in keys])
 
-    def lines_of(self, document: int) -> list[EdgeLine]:
-        """Return a document's lines."""
-        rows = self._database.rows(
-            "SELECT line, length, edge FROM edge_lines WHERE document = ?", (document,)
+    def lines_of(self, documents: Sequence[int]) -> dict[int, list[EdgeLine]]:
+        """Return the lines of documents by key; those without any are left out."""
+        rows = self._database.rows_in(
+            "SELECT document, line, length, edge FROM edge_lines WHERE document IN ({})", documents
         )
-        return [EdgeLine(row["line"], row["length"], bool(row["edge"])) for row in rows]
+        found: defaultdict[int, list[EdgeLine]] = defaultdict(list)
+        for row in rows:
+            found[row["document"]].append(EdgeLine(row["line"], row["length"], bool(row["edge"])))
+        return dict(found)
 
-    def repeated_lines(self, document: int) -> set[int]:
-        """Return the hashes of those lines of a document that enough documents have."""
-        rows = self._database.rows(
-            f"SELECT line FROM edge_lines AS e WHERE document = ? AND {_IS_REPEATED}", (document,)
+    def repeated_lines(self, documents: Sequence[int]) -> dict[int, set[int]]:
+        """Return by document the hashes of those of its lines that enough documents have, if any."""
+        rows = self._database.rows_in(
+            f"SELECT document, line FROM edge_lines AS e WHERE document IN ({{}}) AND {_IS_REPEATED}",
+            documents,
         )
-        return {row["line"] for row in rows}
+        found: defaultdict[int, set[int]] = defaultdict(set)
+        for row in rows:
+            found[row["document"]].add(row["line"])
+        return dict(found)
 
     def pending(self, limit: int) -> list[int]:
         """Return keys of documents whose passages have to be judged."""
@@ -81,33 +92,48 @@ class BoilerplateTable:
         sql = "SELECT 1 FROM {} WHERE document = ?"
         return any(self._database.row(sql.format(table), (document,)) for table in ("uncompared", "unjudged"))
 
-    def texts_of(self, document: int) -> list[tuple[int, str]]:
-        """Return the passages of a document with their texts."""
-        rows = self._database.rows("SELECT key, text FROM chunks WHERE document = ?", (document,))
-        return [(row["key"], row["text"]) for row in rows]
-
-    def passages_of(self, document: int) -> set[int]:
-        """Return the passages of a document that are boilerplate."""
-        rows = self._database.rows(
-            "SELECT key FROM chunks CROSS JOIN boilerplate WHERE chunk = key AND document = ?", (document,)
+    def texts_of(self, documents: Sequence[int]) -> dict[int, list[tuple[int, str]]]:
+        """Return the passages of documents with their texts."""
+        rows = self._database.rows_in(
+            "SELECT document, key, text FROM chunks WHERE document IN ({})", documents
         )
-        return {row["key"] for row in rows}
+        found: dict[int, list[tuple[int, str]]] = {document: [] for document in documents}
+        for row in rows:
+            found[row["document"]].append((row["key"], row["text"]))
+        return found
+
+    def passages_of(self, documents: Sequence[int]) -> dict[int, set[int]]:
+        """Return the passages of documents that are boilerplate."""
+        rows = self._database.rows_in(
+            "SELECT document, key FROM chunks CROSS JOIN boilerplate WHERE document IN ({}) AND chunk = key",
+            documents,
+        )
+        found: dict[int, set[int]] = {document: set() for document in documents}
+        for row in rows:
+            found[row["document"]].add(row["key"])
+        return found
 
     def count(self) -> int:
         """Return how many passages are boilerplate."""
         row = self._database.row("SELECT COUNT(*) AS n FROM boilerplate")
         return 0 if row is None else int(row["n"])
 
-    def judge(self, document: int, chunks: Collection[int]) -> None:
-        """Store which passages of a document are boilerplate; part of a transaction."""
-        before, now = self.passages_of(document), set(chunks)
+    def judge(self, passages: Mapping[int, Collection[int]]) -> None:
+        """Store which passages of documents are boilerplate; part of a transaction."""
+        before = self.passages_of(list(passages))
+        changed = {document: set(now) for document, now in passages.items() if before[document] != set(now)}
         with self._database.write() as db:
-            db.execute("DELETE FROM unjudged WHERE document = ?", (document,))
-            if before == now:
-                return
-            db.executemany("DELETE FROM boilerplate WHERE chunk = ?", [(key,) for key in before - now])
-            db.executemany("INSERT INTO boilerplate VALUES (?)", [(key,) for key in now - before])
-            self._changes.note("document", [document])  # topics follow the log
+            db.executemany("DELETE FROM unjudged WHERE document = ?", [(document,) for document in passages])
+            db.executemany(
+                "DELETE FROM boilerplate WHERE chunk = ?",
+                [(key,) for document, now in changed.items() for key in before[document] - now],
+            )
+            db.executemany(
+                "INSERT INTO boilerplate VALUES (?)",
+                [(key,) for document, now in changed.items() for key in now - before[document]],
+            )
+            if changed:
+                self._changes.note("document", sorted(changed))  # topics follow the log
 
     def read_again(self, documents: Collection[int]) -> None:
         """Queue documents whose lines are to be read, and passages judged, again."""

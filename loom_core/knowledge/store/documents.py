@@ -113,6 +113,11 @@ class DocumentReader:
         row = self._database.row("SELECT text FROM documents WHERE key = ?", (key,))
         return "" if row is None else zlib.decompress(row["text"]).decode()
 
+    def texts(self, keys: Sequence[int]) -> dict[int, str]:
+        """Return the whole texts of documents by key; deleted ones are left out."""
+        rows = self._database.rows_in("SELECT key, text FROM documents WHERE key IN ({})", keys)
+        return {row["key"]: zlib.decompress(row["text"]).decode() for row in rows}
+
     def texts_with_headings(self, keys: Sequence[int]) -> dict[int, str]:
         """Return texts of chunks by key, each below its title and headings; deleted ones are left out."""
         return {

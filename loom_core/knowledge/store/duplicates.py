@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from loom_core.storage.sql import SQLDatabase
 
@@ -56,20 +56,33 @@ class DuplicateReader:
         rows = self._database.rows("SELECT document FROM uncompared ORDER BY document LIMIT ?", (limit,))
         return [row["document"] for row in rows]
 
-    def text_with(self, hash_: bytes) -> int | None:
-        """Return the key of a stored text by its hash, or None."""
-        row = self._database.row("SELECT key FROM texts WHERE hash = ?", (hash_,))
-        return None if row is None else int(row["key"])
+    def texts_with(self, hashes: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the keys of stored texts by their hashes; others are left out."""
+        rows = self._database.rows_in("SELECT hash, key FROM texts WHERE hash IN ({})", hashes)
+        return {bytes(row["hash"]): row["key"] for row in rows}
 
-    def candidates(self, bands: Sequence[int], *, limit: int) -> list[int]:
-        """Return the texts that share some bands, those with most of them first."""
-        marks = ",".join("?" * len(bands))
-        rows = self._database.rows(
-            f"SELECT text FROM bands WHERE band IN ({marks}) GROUP BY text "
-            "ORDER BY COUNT(*) DESC, text LIMIT ?",
-            (*bands, limit),
-        )
-        return [row["text"] for row in rows]
+    def were_compared(self, documents: Sequence[int]) -> set[int]:
+        """Return those of some documents that were compared with others before, with this text or another."""
+        rows = self._database.rows_in("SELECT document FROM copies WHERE document IN ({})", documents)
+        return {row["document"] for row in rows}
+
+    def candidates(self, texts: Mapping[int, Sequence[int]], *, limit: int) -> dict[int, list[int]]:
+        """Return the earlier texts that share some bands with others, those with most of them first.
+
+        Args:
+            texts: bands of each of the others.
+            limit: maximum number for each.
+        """
+        found: dict[int, list[int]] = {}
+        for size in {len(bands) for bands in texts.values()} - {0}:
+            keys = [text for text, bands in texts.items() if len(bands) == size]
+            sql = (
+                f"SELECT text FROM bands WHERE band IN ({','.join('?' * size)}) AND text < ? GROUP BY text "
+                "ORDER BY COUNT(*) DESC, text LIMIT ?"
+            )
+            rows = self._database.rows_each(sql, [(*texts[key], key, limit) for key in keys])
+            found |= {key: [row["text"] for row in each] for key, each in zip(keys, rows, strict=True)}
+        return found
 
     def documents_with(self, text: int, *, limit: int = 8) -> tuple[bytes, list[int]]:
         """Return the hash of a text, and the keys of documents compared with this text, oldest first."""
@@ -80,9 +93,9 @@ class DuplicateReader:
         )
         return (rows[0]["hash"] if rows else b""), [row["document"] for row in rows]
 
-    def of(self, document: int, *, limit: int = 3) -> list[CopyOf]:
-        """Return the duplicates and near-duplicates of a document, nearest first, then oldest."""
-        rows = self._database.rows(
+    def of(self, documents: Sequence[int], *, limit: int = 3) -> dict[int, list[CopyOf]]:
+        """Return the duplicates and near-duplicates of documents, nearest first, then oldest."""
+        rows = self._database.rows_each(
             "WITH mine AS (SELECT text FROM copies WHERE document = ?1), near (text, likeness) AS ("
             "SELECT text, 1.0 FROM mine "
             "UNION ALL SELECT other, likeness FROM likenesses WHERE text IN (SELECT text FROM mine) "
@@ -90,9 +103,12 @@ class DuplicateReader:
             "SELECT d.uri, near.likeness FROM near JOIN copies AS c ON c.text = near.text "
             "JOIN documents AS d ON d.key = c.document WHERE d.key != ?1 "
             "ORDER BY near.likeness DESC, d.key LIMIT ?2",
-            (document, limit),
+            [(document, limit) for document in documents],
         )
-        return [CopyOf(row["uri"], row["likeness"]) for row in rows]
+        return {
+            document: [CopyOf(row["uri"], row["likeness"]) for row in found]
+            for document, found in zip(documents, rows, strict=True)
+        }
 
     def groups(self) -> list[DuplicateGroup]:
         """Return all groups of duplicate or near-duplicate documents, the largest first."""
@@ -129,38 +145,50 @@ class DuplicateTable(DuplicateReader):
     Triggers delete the rows of a text when the last document with it is removed or changed.
     """
 
-    def upsert(
-        self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[SimilarText] = ()
-    ) -> None:
-        """Store the text of a document and its near-duplicates; part of a transaction.
+    def upsert(self, texts: Mapping[int, bytes], bands: Mapping[bytes, Sequence[int]]) -> dict[bytes, int]:
+        """Store the texts of documents; part of a transaction.
 
         Args:
-            document: its key; a deleted one is ignored.
-            hash_: hash of its normalised text.
-            bands: LSH bands of the text, used if it is new.
-            alike: near-duplicates of the text, used if it is new.
+            texts: hash of the normalised text by document; one that is not pending is ignored. Of several
+                documents, none was compared before, or storing one could delete the text of another.
+            bands: LSH bands of the texts, used if they are new.
+
+        Returns:
+            The keys of new texts by hash, to be compared with the `candidates`.
         """
         with self._database.write() as db:
-            if db.execute("DELETE FROM uncompared WHERE document = ?", (document,)).rowcount == 0:
-                return
-            text = self.text_with(hash_)
-            if text is None:
-                sql = "INSERT INTO texts (hash) VALUES (?) RETURNING key"
-                text = int(db.execute(sql, (hash_,)).fetchone()[0])
-                db.executemany(
-                    "INSERT INTO bands (band, text) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                    [(band, text) for band in bands],
-                )
-                db.executemany(
-                    "INSERT INTO likenesses (text, other, likeness) VALUES (?, ?, ?) "
-                    "ON CONFLICT (text, other) DO UPDATE SET likeness = excluded.likeness",
-                    [(min(text, other), max(text, other), likeness) for other, likeness in alike],
-                )
-            db.execute(
+            rows = self._database.rows_in(
+                "SELECT document FROM uncompared WHERE document IN ({})", list(texts)
+            )
+            pending = sorted(row["document"] for row in rows)
+            db.executemany("DELETE FROM uncompared WHERE document = ?", [(key,) for key in pending])
+            hashes = list(dict.fromkeys(texts[document] for document in pending))
+            known = self.texts_with(hashes)
+            db.executemany(
+                "INSERT INTO texts (hash) VALUES (?)", [(each,) for each in hashes if each not in known]
+            )
+            new = self.texts_with([each for each in hashes if each not in known])
+            db.executemany(
+                "INSERT INTO bands (band, text) VALUES (?, ?)",
+                [(band, text) for hash_, text in new.items() for band in set(bands.get(hash_, ()))],
+            )
+            known |= new
+            db.executemany(
                 "INSERT INTO copies (document, text) VALUES (?, ?) "
                 "ON CONFLICT (document) DO UPDATE SET text = excluded.text",
-                (document, text),
+                [(document, known[texts[document]]) for document in pending],
             )
+            return new
+
+    def note_similar(self, alike: Mapping[int, Sequence[SimilarText]]) -> None:
+        """Store the near-duplicates of new texts; part of a transaction."""
+        rows = [
+            (min(text, other), max(text, other), likeness)
+            for text, others in alike.items()
+            for other, likeness in others
+        ]
+        with self._database.write() as db:
+            db.executemany("INSERT INTO likenesses (text, other, likeness) VALUES (?, ?, ?)", rows)
 
 
 def _find_components(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:

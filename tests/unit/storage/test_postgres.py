@@ -65,6 +65,12 @@ def test_rows_have_their_values_by_name_and_by_position(open_database: Open) -> 
     with database.snapshot() as db:
         row = db.execute("SELECT text, size, content, open FROM notes WHERE key = ?", (key,)).fetchone()
         texts = [text for (text,) in db.execute("SELECT text FROM notes WHERE open ORDER BY text")]
+    assert [
+        [row["key"] for row in rows]
+        for rows in database.rows_each(
+            "SELECT key FROM notes WHERE text < ? ORDER BY key", [("b",), ("",), ("z",)]
+        )
+    ] == [[key, key + 2, key + 3], [], [key, key + 1, key + 2, key + 3]]
     assert (row["text"], row[1], row["content"], row["open"]) == ("100 % 织机?", 1.5, b"\x00\xff", True)
     assert texts == ["100 % 织机?", "Z", "a", "b"], "as SQLite sorts"
 

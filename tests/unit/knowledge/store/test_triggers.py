@@ -33,11 +33,11 @@ def test_a_text_and_what_is_known_of_it_goes_with_its_last_document(store: Knowl
     one, same, other = documents(3)
     assert store.duplicates.pending_comparisons(9) == [one, same, other]
     for document, hash_ in ((one, b"1"), (same, b"1"), (other, b"2")):
-        first = store.duplicates.text_with(b"1")
-        alike = [] if first is None else [SimilarText(first, 0.9)]
-        store.duplicates.upsert(document, hash_, bands=[5, 5, 6], alike=alike)
+        first = store.duplicates.texts_with([b"1"]).get(b"1", 0)
+        new = store.duplicates.upsert({document: hash_}, {hash_: [5, 5, 6]})
+        store.duplicates.note_similar({text: [SimilarText(first, 0.9)] for text in new.values() if first})
     assert store.duplicates.pending_comparisons(9) == []
-    assert [(copy.uri, copy.likeness) for copy in store.duplicates.of(one)] == [
+    assert [(copy.uri, copy.likeness) for copy in store.duplicates.of([one])[one]] == [
         ("text:1", 1),
         ("text:2", 0.9),
     ]
@@ -51,12 +51,12 @@ def test_a_text_and_what_is_known_of_it_goes_with_its_last_document(store: Knowl
 
 def test_a_document_that_changes_is_compared_again_and_leaves_its_text(store: KnowledgeStore, prepare):
     store.documents.upsert(prepare("one"))
-    store.duplicates.upsert(1, b"1")
+    store.duplicates.upsert({1: b"1"}, {})
     store.documents.upsert(prepare("two"))
     store.documents.upsert(prepare("two"))
     assert store.duplicates.pending_comparisons(9) == [1]
-    store.duplicates.upsert(1, b"2")
-    assert (store.duplicates.text_with(b"1"), count(store, "texts")) == (None, 1)
+    store.duplicates.upsert({1: b"2"}, {})
+    assert (store.duplicates.texts_with([b"1"]), count(store, "texts")) == ({}, 1)
 
 
 def test_passages_are_judged_again_once_enough_documents_have_a_line_and_no_longer(
@@ -71,15 +71,18 @@ def test_passages_are_judged_again_once_enough_documents_have_a_line_and_no_long
         return found
 
     for n, key in enumerate(keys, start=1):
-        store.boilerplate.set_lines(key, [EdgeLine(7, 20, True), EdgeLine(n + 100, 20, False)])
+        store.boilerplate.set_lines({key: [EdgeLine(7, 20, True), EdgeLine(n + 100, 20, False)]})
         assert queued() == (keys[:REPEATED] if n == REPEATED else [key])
-    assert store.boilerplate.repeated_lines(keys[0]) == {7}
-    assert store.boilerplate.lines_of(keys[0]) == [EdgeLine(7, 20, True), EdgeLine(101, 20, False)]
+    assert store.boilerplate.repeated_lines(keys[:1]) == {keys[0]: {7}}
+    assert store.boilerplate.lines_of(keys[:1])[keys[0]] == [
+        EdgeLine(7, 20, True),
+        EdgeLine(101, 20, False),
+    ]
     store.documents.remove(keys[0])
     assert queued() == []
-    store.boilerplate.set_lines(keys[1], [EdgeLine(102, 21, False)])
+    store.boilerplate.set_lines({keys[1]: [EdgeLine(102, 21, False)]})
     assert queued() == keys[1:]
-    assert store.boilerplate.lines_of(keys[1]) == [EdgeLine(102, 21, False)]
+    assert store.boilerplate.lines_of(keys[1:2]) == {keys[1]: [EdgeLine(102, 21, False)]}
     store.documents.remove(keys[2])
     assert queued() == []
 
@@ -87,8 +90,7 @@ def test_passages_are_judged_again_once_enough_documents_have_a_line_and_no_long
 def test_what_was_boilerplate_goes_with_its_passage(store: KnowledgeStore, documents):
     documents(2)
     one, other = store.documents.chunk_keys()
-    store.boilerplate.judge(1, [one])
-    store.boilerplate.judge(2, [other])
+    store.boilerplate.judge({1: [one], 2: [other]})
     assert store.graph.boilerplate_among([other, one, 99]) == {one, other}
     store.documents.remove(1)
     assert store.graph.boilerplate_among([other, one, 99]) == {other}
