@@ -371,11 +371,13 @@ async def test_a_machine_that_is_not_heard_of_for_a_day_is_not_waited_for(open_n
     assert changes.prune()
 
 
+@pytest.mark.slow
 async def test_a_database_that_is_restarted_in_the_middle_loses_and_doubles_nothing(
     open_node: Open, server: PostgresServer
 ):
     nodes = [open_node("one"), open_node("other")]
-    drafts = [DocumentDraft(uri=f"text:{n}", text=f"Ada wrote program {n}.\n\n程序{n}。") for n in range(200)]
+    rest = "\n\n这一段不长。 It is as long as a batch needs." * 40  # several of them
+    drafts = [DocumentDraft(uri=f"text:{n}", text=f"Ada wrote program {n}.{rest}") for n in range(150)]
     async with anyio.create_task_group() as tasks:
         for node in nodes:
             tasks.start_soon(node.work)
