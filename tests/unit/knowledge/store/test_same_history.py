@@ -185,7 +185,7 @@ def sorting_postgres() -> Iterator[PostgresDatabase]:
         make = ["localedef", "--no-archive", "--inputfile=en_US", "--charmap=UTF-8", locales / "en_US.utf8"]
         if shutil.which(make[0]) is None or subprocess.run(make, check=False, capture_output=True).returncode:
             pytest.skip("There are no sources of locales: Debian has them in the package locales.")
-        with run_postgres(locales=locales) as server:
+        with run_postgres(environment={"LOCPATH": folder}) as server:
             with psycopg.connect(server.url(), password=PASSWORD, autocommit=True) as connection:
                 connection.execute("CREATE DATABASE sorting TEMPLATE template0 LOCALE 'en_US.utf8'")
             url, secret = server.url(database="sorting"), SecretStr(PASSWORD)
