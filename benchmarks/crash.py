@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,14 +101,17 @@ class Life:
         seed: int,
         number: int,
         database: str,
+        prefix: Sequence[str],
     ) -> None:
         self._ledger = ledger
+        self.refusals: list[str] = []
+        self.acknowledged_at = 0.0  # as `time.monotonic` counts
         self._tried: dict[str, int | None] | None = None
         self.began = threading.Event()
         arguments = ["--name", name, "--seed", str(seed), "--first-version", str(number * _EACH)]
         arguments += ["--database", database]
         self.process = subprocess.Popen(
-            [sys.executable, str(_ACTOR), str(home), str(files), *arguments],
+            [*prefix, sys.executable, str(_ACTOR), str(home), str(files), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -134,7 +138,13 @@ class Life:
             said = json.loads(line)
             if "tried" in said:
                 self._tried = said["tried"]
+            elif "failed" in said:
+                self.refusals.append(said["failed"])
+                if self._tried is not None:
+                    self._ledger.unsure(self._tried)
+                    self._tried = None
             elif self._tried is not None:
+                self.acknowledged_at = time.monotonic()
                 self._ledger.told(self._tried)
                 self._tried = None
                 self.began.set()
@@ -143,14 +153,35 @@ class Life:
 class Run:
     """A knowledge base, its actors, and what was seen."""
 
-    def __init__(self, base: Path, *, processes: int, seed: int, database: str) -> None:
+    def __init__(
+        self,
+        base: Path,
+        *,
+        processes: int,
+        seed: int,
+        database: str,
+        prefixes: Sequence[Sequence[str]] = (),
+        may_refuse: bool = False,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            base: an empty folder.
+            processes: how many actors there are.
+            seed: of the random choices.
+            database: of the store; empty for a file.
+            prefixes: commands that start the actors, instead of starting them here.
+            may_refuse: whether an operation may fail that no kill has hit.
+        """
+        self._prefixes = prefixes or [()] * processes
+        self._may_refuse = may_refuse
         self._home, self._files = base / "kb", base / "files"
         self._database = database
         self._store = open_store(place_of(base / "outside", "crash", database=database)) if database else None
         self._files.mkdir(parents=True, exist_ok=True)
         self._dice = random.Random(seed)
         self._ledgers = {f"actor{n}": Ledger() for n in range(processes)}
-        self._lives: dict[str, Life] = {}
+        self.lives: dict[str, Life] = {}
         self._started = 0
         self.takeovers: list[float] = []
         self.doing: Counter[str] = Counter()
@@ -170,41 +201,45 @@ class Run:
 
     def start_missing(self) -> None:
         """Start the actors that do not run, and wait until each had something acknowledged."""
-        for name, ledger in self._ledgers.items():
-            if name not in self._lives:
+        for (name, ledger), prefix in zip(self._ledgers.items(), self._prefixes, strict=True):
+            if name not in self.lives:
                 self._started += 1
-                self._lives[name] = Life(
-                    self._folder(name),
+                self.lives[name] = Life(
+                    self.folder(name),
                     self._files,
                     name,
                     ledger,
                     seed=self._dice.randrange(10**9),
                     number=self._started,
                     database=self._database,
+                    prefix=prefix,
                 )
-        for life in self._lives.values():
+        for life in self.lives.values():
             if not life.began.wait(_START_SECONDS):
                 sys.exit(f"a process did nothing within {_START_SECONDS} s")
 
     def kill_one(self) -> None:
         """Kill an actor at a random moment."""
         time.sleep(self._dice.expovariate(1.5))
-        names = list(self._lives)
-        owner = self._owner()
-        owners = [n for n in names if self._lives[n].process.pid == owner]
+        names = list(self.lives)
+        owner = self.owner()
+        owners = [n for n in names if self.lives[n].process.pid == owner]
         name = owners[0] if owners and self._dice.random() < 0.5 else self._dice.choice(names)
         self._note_state()
-        self._lives.pop(name).kill()
+        self.lives.pop(name).kill()
         if name in owners:
             self.owners_killed += 1
-            if self._lives:
+            if self.lives:
                 self._note_takeover()
 
     def verify(self) -> None:
         """End all actors and compare what there is with what was acknowledged, on every machine."""
-        while self._lives:
-            self._lives.popitem()[1].kill()
-        for folder in dict.fromkeys(map(self._folder, self._ledgers)):
+        while self.lives:
+            name, life = self.lives.popitem()
+            life.kill()
+            if life.refusals and not self._may_refuse:
+                self.failures.append(f"{name} was refused: {life.refusals[0]}")
+        for folder in dict.fromkeys(map(self.folder, self._ledgers)):
             self._verify(folder)
 
     def _verify(self, folder: Path) -> None:
@@ -248,16 +283,16 @@ class Run:
 
     def end(self) -> None:
         """Kill what still runs."""
-        while self._lives:
-            self._lives.popitem()[1].kill()
+        while self.lives:
+            self.lives.popitem()[1].kill()
         if self._store is not None:
             self._store.close()
 
-    def _folder(self, name: str) -> Path:
+    def folder(self, name: str) -> Path:
         """The folder of an actor: that of its machine, or the one that all have."""
         return self._home / name if self._database else self._home
 
-    def _owner(self) -> int:
+    def owner(self) -> int:
         """The process that works for the knowledge base; 0 if there is none."""
         if self._store is None:
             holder = holder_of(self._home)
@@ -284,8 +319,8 @@ class Run:
     def _note_takeover(self) -> None:
         killed = time.monotonic()
         while time.monotonic() - killed < _OWNER_SECONDS:
-            owner = self._owner()
-            if any(life.process.pid == owner for life in self._lives.values()):
+            owner = self.owner()
+            if any(life.process.pid == owner for life in self.lives.values()):
                 self.takeovers.append(time.monotonic() - killed)
                 return
             time.sleep(0.005)

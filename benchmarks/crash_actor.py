@@ -1,8 +1,8 @@
 """One process of the crash run (`crash.py`): changes a knowledge base at random until it is killed.
 
 It says on standard output, a JSON object a line, what it is about to do (`tried`: version by URI, null for a
-removal) and that it was acknowledged (`done`). With `--verify` it brings everything to an end instead and
-says what there is.
+removal) and that it was acknowledged (`done`) or refused (`failed`). With `--verify` it brings everything to
+an end instead and says what there is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.registry import create_embedder
+from loom_core.errors import LoomError
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.requests import DocumentsRequest, SyncRequest
@@ -78,10 +79,13 @@ class Actor:
             self._checkpoint: 1 if self._knowledge_base.store.sharing is None else 0,
         }
         while True:
-            while await to_thread.run_sync(self._unfinished) > _MOST_JOBS:  # noqa: ASYNC110
-                await anyio.sleep(0.05)
             act = self._dice.choices(list(acts), list(acts.values()))[0]
-            await act()
+            try:
+                while await to_thread.run_sync(self._unfinished) > _MOST_JOBS:  # noqa: ASYNC110
+                    await anyio.sleep(0.05)
+                await act()
+            except LoomError as error:
+                say(failed=str(error))
             await anyio.sleep(self._dice.choice([0, 0, 0.02, 0.2]))
 
     def _unfinished(self) -> int:

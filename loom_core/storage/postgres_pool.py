@@ -60,6 +60,7 @@ _CONNECT = {
     "keepalives_idle": "30",  # or a firewall forgets an idle connection, and the next statement hangs
     "keepalives_interval": "10",
     "keepalives_count": "3",
+    "tcp_user_timeout": "10000",  # ms; or what was sent while the network was away hangs for as long again
     "fallback_application_name": "loom",
 }
 _PASSWORDS = frozenset({"password", "sslpassword"})

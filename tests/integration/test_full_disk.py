@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.store_servers.postgres import PASSWORD, run_postgres
+
 MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 
 FULL = """
@@ -162,6 +164,53 @@ async def main(disk):
 anyio.run(main, Path(sys.argv[1]))
 """
 
+SHARED = """
+import json, os, sys, tempfile
+from contextlib import suppress
+from pathlib import Path
+import anyio
+from loom_core import KnowledgeBase
+from loom_core.knowledge.model import DocumentDraft
+from loom_core.knowledge.rag.requests import DocumentsRequest
+
+def add(knowledge_base, number):
+    draft = DocumentDraft(uri=f"text:{number}", text=f"Town{number}.")
+    return knowledge_base.submit(DocumentsRequest([draft]))
+
+async def until(holds):
+    with anyio.fail_after(120):
+        while not await anyio.to_thread.run_sync(holds):
+            await anyio.sleep(0.05)
+
+async def main(disk):
+    place = dict(embedder="hashing", database=os.environ["LOOM_DATABASE"])
+    full = KnowledgeBase("towns", path=disk / "kb", **place)
+    other = KnowledgeBase("towns", path=tempfile.mkdtemp(), **place)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(full.work)
+        await until(lambda: full.store.is_led)
+        tasks.start_soon(other.work)
+        with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(1 << 12)):
+                pass
+        jobs = [add(full, 1)]
+        await until(lambda: full.worker.problem)
+        told = full.worker.problem
+        jobs.append(add(full, 2))
+        await until(lambda: other.store.is_led)
+        await until(lambda: all(other.store.jobs.get(job).state == "done" for job in jobs))
+        (disk / "ballast").unlink()
+        await until(lambda: not any(full.index_lag().values()))
+        tasks.cancel_scope.cancel()
+    sound = [(await each.check()).sound for each in (full, other)]
+    documents = sorted(row.uri for row in full.documents.list())
+    json.dump(dict(told=told, documents=documents, sound=sound), sys.stdout)
+    full.close()
+    other.close()
+
+anyio.run(main, Path(sys.argv[1]))
+"""
+
 
 @pytest.fixture(autouse=True)
 def may_mount() -> None:
@@ -192,6 +241,18 @@ def test_when_the_disk_is_full_the_reason_is_told_and_all_goes_on_with_room(tmp_
     assert any("full" in note for note in told["notes"])
     assert told["found"] == told["acknowledged"]
     assert told["healthy"] == "text:1"
+
+
+def test_another_machine_works_while_the_disk_of_one_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_postgres() as server:
+        monkeypatch.setenv("LOOM_DATABASE", server.url())
+        monkeypatch.setenv("LOOM_DATABASE_SECRET", PASSWORD)
+        told = run_on_disk(tmp_path, 'mount -t tmpfs -o size=16m none "$1"', SHARED)
+    assert "full" in told["told"]
+    assert told["documents"] == ["text:1", "text:2"]
+    assert told["sound"] == [True, True]
 
 
 def test_an_agent_whose_disk_is_full_stops_and_goes_on_with_room(

@@ -360,6 +360,8 @@ class KnowledgeBaseWorker:
             worked = await self._become_owner(tasks) and await self._step()
         except LoomError as error:
             self._report_error(error)
+            if isinstance(error, StoreError):
+                await to_thread.run_sync(self._hand_over)
             with anyio.move_on_after(self._waits.retry):
                 await self._wake.wait()
             return False
@@ -418,6 +420,12 @@ class KnowledgeBaseWorker:
         if store.changes.is_heard_of(job.host, seconds=3 * _REPORT_SECONDS):
             self._lease.release(pause=_YIELD_SECONDS)
         return False
+
+    def _hand_over(self) -> None:
+        """Let another machine work: the fault may be this one's, such as a full disk, and last for long."""
+        with suppress(StoreError):  # it is the database's, which all of them need
+            if self._lease is not None and self._lease.holder() is not None:
+                self._lease.release(pause=self._waits.retry + _YIELD_SECONDS)
 
     def _report_node(self, *, is_last: bool = False) -> None:
         """Report how far the indexes here have come, from time to time and at the end."""

@@ -141,7 +141,7 @@ def test_grafana_finds_prometheus_and_the_dashboard(compose: dict[str, Any]):
 
 def test_the_servers_ask_the_knowledge_base_with_their_secret(compose: dict[str, Any]):
     entry = json.loads((_ROOT / "deploy/compose/mcp.json").read_text(encoding="utf-8"))["mcpServers"]["kb"]
-    assert entry["url"] == "http://kb:8765/mcp"
+    assert entry["url"] == "${LOOM_KB_URL:-http://kb:8765/mcp}"
     assert entry["headers"]["Authorization"] == "Bearer ${LOOM_KB_TOKEN}"
     for name in ("query", "agent"):
         service = compose["services"][name]

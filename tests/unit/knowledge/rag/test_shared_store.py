@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import numpy as np
+import psycopg
 import pytest
 from numpy.typing import NDArray
 
@@ -461,3 +462,103 @@ async def test_a_machine_that_is_not_heard_of_for_a_day_is_not_waited_for(open_n
     with one.store.database.write() as db:
         db.execute("UPDATE nodes SET seen = seen - 500 WHERE id LIKE '%away'")
     assert changes.prune()
+
+
+@pytest.mark.slow
+async def test_a_database_that_is_restarted_in_the_middle_loses_and_doubles_nothing(
+    open_node: Open, server: PostgresServer
+):
+    nodes = [open_node("one"), open_node("other")]
+    rest = "\n\n这一段不长。 It is as long as a batch needs." * 40  # several of them
+    drafts = [DocumentDraft(uri=f"text:{n}", text=f"Ada wrote program {n}.{rest}") for n in range(150)]
+    async with anyio.create_task_group() as tasks:
+        for node in nodes:
+            tasks.start_soon(node.work)
+        job = nodes[0].submit(DocumentsRequest(drafts))
+        with anyio.fail_after(120):
+            while nodes[1].documents.counts()[0] == 0:  # noqa: ASYNC110 - the database sends no event
+                await anyio.sleep(0.005)
+            server.kill()
+            with pytest.raises(StoreError, match="cannot be asked"):
+                nodes[1].submit(
+                    DocumentsRequest([DocumentDraft(uri="text:lost", text="Never acknowledged.")])
+                )
+            server.start()
+            while not nodes[1].store.jobs.get(job).finished_at:  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        tasks.cancel_scope.cancel()
+    for node in nodes:
+        await node.worker.drain()
+        assert sorted(row.uri for row in node.documents.list(limit=999)) == sorted(
+            draft.uri for draft in drafts
+        )
+        assert (set(node.index_lag().values()), node.coverage()) == ({0}, (node.documents.counts()[1],) * 2)
+        assert (await node.check()).sound
+        assert "program 123" in await best(node, "Who wrote program 123?")
+
+
+async def test_a_server_without_free_connections_says_so_and_all_goes_on_when_it_has_some(
+    server: PostgresServer, url: str, tmp_path: Path
+):
+    with psycopg.connect(server.url(), password=PASSWORD, autocommit=True) as administrator:
+        administrator.execute(f"CREATE ROLE busy LOGIN PASSWORD '{PASSWORD}'".encode())
+        administrator.execute("GRANT CREATE ON DATABASE postgres TO busy")
+        theirs = url.replace("loom@", "busy@")
+        with closing(
+            KnowledgeBase("a", embedder="hashing", database=theirs, path=tmp_path)
+        ) as knowledge_base:
+            await knowledge_base.add_texts([TEXTS[0]])
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(knowledge_base.work)
+                administrator.execute("ALTER ROLE busy CONNECTION LIMIT 0")
+                administrator.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'busy'"
+                )
+                with pytest.raises(StoreError, match=r"too many connections.*Raise max_connections"):
+                    await knowledge_base.add_texts([TEXTS[1]])
+                with anyio.fail_after(60):
+                    while "too many connections" not in knowledge_base.worker.problem:  # noqa: ASYNC110
+                        await anyio.sleep(0.02)
+                    administrator.execute("ALTER ROLE busy CONNECTION LIMIT 8")
+                    await knowledge_base.add_texts([TEXTS[1]])
+                    assert "天工开物" in await best(knowledge_base, "谁写了天工开物?")
+                    while knowledge_base.worker.problem:  # noqa: ASYNC110
+                        await anyio.sleep(0.02)
+                tasks.cancel_scope.cancel()
+            assert knowledge_base.documents.counts()[0] == 2
+            assert (await knowledge_base.check()).sound
+
+
+async def test_the_character_0_is_treated_as_in_a_file(open_node: Open, tmp_path: Path):
+    there, file = open_node("one"), KnowledgeBase("a", embedder="hashing", path=tmp_path / "file")
+    answers: list[object] = []
+    for knowledge_base in (there, file):
+        metadata = {"te\0am": "red", "team": "re\0d", "title": "An\0other title"}
+        await knowledge_base.add_texts(["Ada\0 wrote the first program.\0"], metadatas=[metadata])
+        draft = DocumentDraft(uri="text:1", title="Tiangong\0 Kaiwu", text="\0宋应星写了《天工开物》。")
+        knowledge_base.submit(DocumentsRequest([draft]))
+        await knowledge_base.worker.drain()
+        with pytest.raises(InvalidInputError, match="address of a document"):
+            knowledge_base.submit(DocumentsRequest([DocumentDraft(uri="text:\0", text="Ada.")]))
+        found = [
+            await knowledge_base.query(question, filters=filters)
+            for question, filters in (
+                ("Who\0 wrote the first program?", None),
+                ("\0", None),
+                ("first program", {"team": "re\0d"}),
+                ("first program", {"path": "a\0b"}),
+            )
+        ]
+        rows = knowledge_base.documents.list()
+        answers.append(
+            (
+                [(row.uri, row.title, row.metadata, knowledge_base.documents.text(row.key)) for row in rows],
+                [[(item.id, item.content) for item in items] for items in found],
+            )
+        )
+        assert (await knowledge_base.check()).sound
+    assert answers[0] == answers[1]
+    assert "\0" not in there.documents.text(1)
+    with pytest.raises(InvalidInputError, match=r"U\+0000"):
+        await there.remove(["a\0b"])
+    file.close()

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
+import psycopg
 import pytest
+from pydantic import SecretStr
 
 from loom_core.knowledge.filters import parse_filters
 from loom_core.knowledge.indexes import LexicalIndexes
@@ -23,8 +29,10 @@ from loom_core.knowledge.maintenance.repair import repair
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.aliases import AliasDecision
+from loom_core.knowledge.store.schema import POSTGRES_SCRIPTS, SCHEMA
 from loom_core.storage.postgres import PostgresDatabase
 from tests.fixtures.record_content import QUERIES
+from tests.fixtures.store_servers.postgres import PASSWORD, run_postgres
 
 pytestmark = pytest.mark.slow
 
@@ -169,9 +177,28 @@ def findings(store: KnowledgeStore) -> list[CheckFinding]:
 
 
 @pytest.fixture
-def stores(empty_postgres: PostgresDatabase) -> Iterator[list[KnowledgeStore]]:
+def sorting_postgres() -> Iterator[PostgresDatabase]:
+    """A database that sorts as people do in a language, unless it is told otherwise: `a` before `B`."""
+    with tempfile.TemporaryDirectory() as folder:  # a path of pytest is closed to other users
+        locales = Path(folder)
+        locales.chmod(0o755)
+        make = ["localedef", "--no-archive", "--inputfile=en_US", "--charmap=UTF-8", locales / "en_US.utf8"]
+        if shutil.which(make[0]) is None or subprocess.run(make, check=False, capture_output=True).returncode:
+            pytest.skip("There are no sources of locales: Debian has them in the package locales.")
+        with run_postgres(environment={"LOCPATH": folder}) as server:
+            with psycopg.connect(server.url(), password=PASSWORD, autocommit=True) as connection:
+                connection.execute("CREATE DATABASE sorting TEMPLATE template0 LOCALE 'en_US.utf8'")
+            url, secret = server.url(database="sorting"), SecretStr(PASSWORD)
+            database = PostgresDatabase(url, name="kb", schema=SCHEMA, more=POSTGRES_SCRIPTS, secret=secret)
+            assert database.row("SELECT 'a' < 'B'")[0]
+            yield database
+            database.close()
+
+
+@pytest.fixture(params=["empty_postgres", "sorting_postgres"])
+def stores(request: pytest.FixtureRequest) -> Iterator[list[KnowledgeStore]]:
     with closing(KnowledgeStore(None)) as memory:
-        yield [memory, KnowledgeStore(empty_postgres)]
+        yield [memory, KnowledgeStore(request.getfixturevalue(request.param))]
 
 
 def test_the_same_history_ends_in_the_same_rows_and_answers(stores: list[KnowledgeStore]):
