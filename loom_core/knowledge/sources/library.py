@@ -10,7 +10,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.query_cache import QueryCache
-from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError
+from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError, StoreError
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.store.opening import delete_store, has_store
 
@@ -148,14 +148,22 @@ class Library:
         sharded = await self._open_sharded(name)
         return await self.get(name) if sharded is None else await sharded.part(id_or_uri)
 
-    async def open_shard(self, shard: Shard, place: StorePlace) -> GraphRAGKnowledgeBase:
-        """Open a shard, whose whole this library has, and create it if it does not exist.
+    async def open_shard(
+        self, shard: Shard, place: StorePlace, *, create: bool = False
+    ) -> GraphRAGKnowledgeBase:
+        """Open a shard of a knowledge base that this library has, and create it if asked to.
 
         Raises:
+            StoreError: it does not exist.
             LoomError: as for `get`, and if it cannot be opened.
         """
         knowledge_base = self._open.get(shard.name)
         if knowledge_base is None:
+            if not create and not await to_thread.run_sync(has_store, place):
+                raise StoreError(
+                    f"The shard {shard.name} is missing: there is no knowledge base in {place}.",
+                    advice="Restore it from a backup.",
+                )
             knowledge_base = await self._open_base(shard.name, place, like=self.catalogue.place(shard.of))
         return knowledge_base
 

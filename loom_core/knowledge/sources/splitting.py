@@ -135,9 +135,12 @@ def delete_original(place: StorePlace) -> None:
     """Delete the documents that a split knowledge base had itself, and its indexes. Blocks.
 
     Raises:
+        NotFoundError: there is none.
         InvalidInputError: it is not split.
         StoreBusyError: another process works for it.
     """
+    if not has_store(place):
+        raise NotFoundError(f"There is no knowledge base in {place}.", advice="Check the name.")
     with owned_store(place) as store:
         if not store.get("shards"):
             raise InvalidInputError(
@@ -176,9 +179,14 @@ async def _open(
     library: Library, shard: Shard, place: StorePlace, source: KnowledgeStore
 ) -> GraphRAGKnowledgeBase:
     """Open a shard to be filled, and create it if it does not exist."""
-    exists = await to_thread.run_sync(has_store, place)
-    base = await library.open_shard(shard, place)
-    if exists and read_shard(base.store) != shard:
+    base = await library.open_shard(shard, place, create=True)
+
+    def is_other() -> bool:
+        known = base.shard
+        # An empty one may be ours: the process was killed before it could say so.
+        return known != shard if known is not None else bool(base.documents.list(limit=1) or base.jobs.list())
+
+    if await to_thread.run_sync(is_other):
         raise InvalidInputError(
             f"There is another knowledge base {shard.name!r} already, or a shard of another splitting.",
             advice=f"Remove it if you do not need it: `loom-kb remove --all --kb {shard.name}`.",
