@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
     from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
     from loom_core.knowledge.sources.search_tool import DocumentSearchTool
+    from loom_core.knowledge.sources.sharded import ShardedKnowledgeBase
+    from loom_core.knowledge.sources.splitting import split_into_shards
     from loom_core.knowledge.sources.unified_tool import SourceInfo, UnifiedSearchToolBuilder
 
 __all__ = [
@@ -102,6 +104,7 @@ __all__ = [
     "RetrievedContext",
     "RetrievedPassage",
     "Retriever",
+    "ShardedKnowledgeBase",
     "SourceInfo",
     "SourceReport",
     "SourceRetriever",
@@ -109,6 +112,7 @@ __all__ = [
     "UnifiedSearchToolBuilder",
     "VectorIndex",
     "VectorQuery",
+    "split_into_shards",
 ]
 
 if not TYPE_CHECKING:

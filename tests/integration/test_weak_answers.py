@@ -36,9 +36,9 @@ async def service(tmp_path_factory: pytest.TempPathFactory):
         Settings(home=tmp_path_factory.mktemp("home"), roots=(), embedder="e5-small", version="1")
     )
     with as_file(files("loom_kb") / "demo_documents") as folder:
-        knowledge_base, _ = await service.add(await service.request_files([folder]), source="demo")
+        (knowledge_base,), _ = await service.add(await service.request_files([folder]), source="demo")
     await knowledge_base.worker.drain()
-    notes, _ = await service.add(
+    (notes,), _ = await service.add(
         service.request_texts(["Anna Berg approved the budget on 3 March."], titles=["Budget"]),
         source="notes",
     )

@@ -12,6 +12,7 @@ from loom_core.files.safe_open import resolves_within
 from loom_core.knowledge.ingest.loaders import scan
 from loom_core.knowledge.ingest.stored_documents import iterate_uris
 from loom_core.knowledge.store.jobs import ListedDocument
+from loom_core.knowledge.store.shard import read_shard
 from loom_core.knowledge.uris import uri_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class FileListing:
 
     def __init__(self, store: KnowledgeStore, job: Job, *, settings: bytes) -> None:
         self._store = store
+        self._shard = read_shard(store)
         self._settings = settings
         self._seen = bytearray()  # a bit for each document that still has its file
         self._kept: list[str] = []  # addresses that could not be read, whose documents are kept
@@ -89,16 +91,28 @@ class FileListing:
             for root in roots:
                 yield from self._folder(root, request, within)
         else:
-            yield from map(ListedDocument, request.get("urls", ()))
+            yield from (ListedDocument(url) for url in request.get("urls", ()) if self._holds(url))
             for path in map(Path, request.get("paths", ())):
+                if not self._holds(uri_of(path)) and not path.is_dir():
+                    continue
                 if job.roots and not resolves_within(path, job.roots):
                     yield ListedDocument(
                         uri_of(path), 0, "failed", "it leads out of the folders that may be read"
                     )
                 elif path.exists():
-                    yield from _scan(path, request)
+                    yield from self._scan(path, request)
                 else:
                     yield ListedDocument(uri_of(path), 0, "skipped", "there is no such file or folder")
+
+    def _scan(self, path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -> Iterator[ScanEntry]:
+        """Scan a folder, or a file, for what belongs here; what cannot be read protects documents below."""
+        include, exclude = request.get("include", ()), request.get("exclude", ())
+        for entry in scan(path, include=include, exclude=exclude, within=within):
+            if not entry.is_known or self._holds(uri_of(entry.path)):
+                yield entry
+
+    def _holds(self, uri: str) -> bool:
+        return self._shard is None or self._shard.holds(uri)
 
     def _detect_changes(self, entries: Sequence[ScanEntry]) -> tuple[list[ListedDocument], int]:
         """Return the actions for some files, and how many of them surely did not change."""
@@ -146,7 +160,7 @@ class FileListing:
                 "Is its drive connected? To remove them, use --allow-empty",
             )
         elif state != "gone":
-            yield from _scan(root, request, within)
+            yield from self._scan(root, request, within)
         elif not documents:
             yield ListedDocument(uri, 0, "failed", "there is no such folder")
 
@@ -182,10 +196,6 @@ def outermost(paths: Sequence[Path]) -> list[Path]:
         if not found or not path.is_relative_to(found[-1]):
             found.append(path)
     return found
-
-
-def _scan(path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -> Iterator[ScanEntry]:
-    return scan(path, include=request.get("include", ()), exclude=request.get("exclude", ()), within=within)
 
 
 def _state_of(folder: Path) -> str:

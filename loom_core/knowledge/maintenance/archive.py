@@ -26,16 +26,17 @@ from loom_core.errors import ConfigError, DocumentError, InvalidInputError, Stor
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_draft, unpack_draft
 from loom_core.knowledge.store.job_upload import JobUpload, discard_unacknowledged
+from loom_core.knowledge.store.shard import read_shard
 from loom_core.storage import ProcessLock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.store import MetaName
 
-__all__ = ["ArchiveReader", "Manifest", "export", "import_archive"]
+__all__ = ["DECISIONS", "ArchiveReader", "Manifest", "export", "import_archive", "take_decisions"]
 
 FORMAT = 1
 DOCUMENTS = "documents.jsonl"
@@ -408,8 +409,9 @@ def _receive(
     manifest = archive.manifest
     done, total = 0, manifest.parts[DOCUMENTS].rows if DOCUMENTS in manifest.parts else 0
     lines = archive.lines(DOCUMENTS, most=_MOST_LINE * limits.max_text_chars)
+    shard = read_shard(store)
     for portion in _portions(map(_document, lines)):
-        job.append(portion)
+        job.append([(uri, line) for uri, line in portion if shard is None or shard.holds(uri)])
         done += len(portion)
         if progress is not None:
             progress(done, total)
@@ -458,13 +460,20 @@ def _take_decisions(store: KnowledgeStore, archive: ArchiveReader) -> None:
             if (row := _decision(line)) is None or len(row) != len(columns):
                 raise InvalidInputError(f"The archive's {member} cannot be read.", advice="Export it again.")
             rows.append(row)
-        marks = ", ".join("?" * len(columns))
-        with store.database.write() as db:
-            db.executemany(
-                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING", rows
-            )
-            regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
-            store.changes.note("entity", sorted(regrouped))
+        take_decisions(store, table, columns, rows)
+
+
+def take_decisions(
+    store: KnowledgeStore, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> None:
+    """Store users' decisions, rows of one of the tables of `DECISIONS`; other ones that exist stay."""
+    marks = ", ".join("?" * len(columns))
+    with store.database.write() as db:
+        db.executemany(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING", rows
+        )
+        regrouped = store.aliases.regroup(store.aliases.find_misgrouped())
+        store.changes.note("entity", sorted(regrouped))
 
 
 def _decision(line: bytes) -> list[object] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import InvalidInputError, StoreBusyError
 from loom_core.knowledge.store.opening import open_store
 from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.knowledge.store.shard import read_shard, refuse_sharded
 from loom_core.storage.ownership import holder_of, lock_of
 from loom_core.storage.table_copy import copy_tables
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.place import StorePlace
 
-__all__ = ["copy_knowledge_store", "copy_to_place"]
+__all__ = ["copy_knowledge_store", "copy_to_place", "owned_store"]
 
 # The indexes belong to the folder of the source, and so do collections in databases.
 _LEFT = {
@@ -54,19 +55,30 @@ def copy_to_place(
     """Copy a knowledge base to another place while no process works for either; see `copy_knowledge_store`.
 
     Raises:
-        InvalidInputError: both are the same place, or see `copy_knowledge_store`.
+        InvalidInputError: both are the same place, it is split or a shard, or see `copy_knowledge_store`.
         StoreBusyError: a process works for one of them.
         StoreError: see `copy_knowledge_store`.
     """
     if source == target:
         raise InvalidInputError("The knowledge base is there already.", advice="Name another database.")
-    with _owned(source) as given, _owned(target, allow_unfinished=True) as taken:
+    with owned_store(source) as given, owned_store(target, allow_unfinished=True) as taken:
+        refuse_sharded(given.get("name"), given.get("shards"))
+        if shard := read_shard(given):
+            raise InvalidInputError(
+                f"It is a shard of {shard.of!r}, which knows it by its place.",
+                advice=f"Remove {shard.of!r}, and split it again from its documents.",
+            )
         copy_knowledge_store(given, taken, progress=progress)
 
 
 @contextmanager
-def _owned(place: StorePlace, *, allow_unfinished: bool = False) -> Generator[KnowledgeStore]:
-    """Open a store as the process that works for it."""
+def owned_store(place: StorePlace, *, allow_unfinished: bool = False) -> Generator[KnowledgeStore]:
+    """Open a store as the process that works for it; arguments as for `open_store`. Blocks.
+
+    Raises:
+        StoreBusyError: another process does.
+        StoreError: see `open_store`.
+    """
     store = open_store(place, allow_unfinished=allow_unfinished)
     lock = lock_of(place.folder)
     lease = None if store.sharing is None else store.sharing.lease

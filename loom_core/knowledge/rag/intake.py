@@ -19,6 +19,7 @@ from loom_core.knowledge.rag.requests import (
     SyncRequest,
     text_drafts,
 )
+from loom_core.knowledge.store.shard import read_shard, refuse_sharded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -265,18 +266,26 @@ class DocumentIntake:
         """
         await self._plan.require_confirmation(request.items(), confirm=request.confirm, seconds=seconds)
 
-    def submit(self, request: AddRequest) -> str:
+    def submit(self, request: AddRequest, *, id_: str = "") -> str:
         """Submit a job. Blocks; when it returns, the job is durable.
+
+        Args:
+            request: what to add; of that, a shard takes the documents that it holds.
+            id_: id of the job, if it has one already.
 
         Returns:
             Id of the job.
 
         Raises:
-            InvalidInputError: the request is impossible, see its class; nothing is added.
+            InvalidInputError: the request is impossible, see its class, or the knowledge base was split
+                meanwhile; nothing is added.
         """
+        shard = read_shard(self.store)
+        refuse_sharded(self.store.get("name"), self.store.get("shards"))
         job = self._mark_request(request.job(), confirm=request.confirm)
         items = list(request.items()) if request.is_listed else []
-        return self.store.jobs.submit(job, items, listed=request.is_listed, kind=request.kind)
+        items = [item for item in items if shard is None or shard.holds(item.uri)]
+        return self.store.jobs.submit(job, items, listed=request.is_listed, kind=request.kind, id_=id_)
 
     @property
     def extraction_model(self) -> str:

@@ -44,6 +44,7 @@ from loom_core.knowledge.retrieval.searcher import SearchAnswer, SearchContext, 
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.opening import open_store
 from loom_core.knowledge.store.place import StorePlace, place_in, place_of
+from loom_core.knowledge.store.shard import read_shard, refuse_sharded
 from loom_core.observability.metrics import process_metrics
 from loom_core.paths import loom_home
 from loom_core.storage.ownership import Holder, holder_of, lock_of
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.owner.protocol import OwnerRequest
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
     from loom_core.knowledge.store import DocumentReader, DuplicateReader, EntityReader, JobReader
+    from loom_core.knowledge.store.shard import Shard
     from loom_core.llm.interface import LLMProvider
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.observability.tracing import LoomTracer
@@ -116,7 +118,8 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         peers: name of this process for the others that share the folder, and its socket and timeouts.
 
     Raises:
-        InvalidInputError: no knowledge base can have this name, or `memory` is given with a place.
+        InvalidInputError: no knowledge base can have this name; or it is split, see `ShardedKnowledgeBase`;
+            or `memory` is given with a place.
         ConfigError: there is no such embedder or language model, or its vectors were made by another
             embedder than the one given.
         StoreError: the folder cannot be written, or its store cannot be opened.
@@ -150,6 +153,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         extractor = _extractor(extractor, llm, config.extraction)
         store = KnowledgeStore(None) if place is None else open_store(place)
         try:
+            refuse_sharded(name, store.get("shards"))
             provider = choose_embedder(store, embedder)
             known_as = name if database or (folder is not None and path is None) else ""
             save_metadata(store, provider, name=known_as, description=description, search_hints=search_hints)
@@ -274,6 +278,11 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     def host(self) -> str:
         """Name of this machine, as `Job.host` has it, where several share the store; else empty."""
         return self.store.host
+
+    @property
+    def shard(self) -> Shard | None:
+        """Which shard of another knowledge base it is; None if it is none. Blocks."""
+        return read_shard(self.store)
 
     @property
     def description(self) -> str:

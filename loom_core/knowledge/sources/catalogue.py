@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from loom_core.errors import StoreError
 from loom_core.knowledge.filters import filter_names
 from loom_core.knowledge.sources.database_schemas import MAX_FIELDS, DatabaseSchemas, StoreFacts
 from loom_core.knowledge.sources.unified_tool import SourceInfo
@@ -15,12 +17,17 @@ from loom_core.knowledge.store.fields import FIELD_NAMES
 from loom_core.knowledge.store.place import SCHEMA_PREFIX, StorePlace, is_name, place_in
 from loom_core.knowledge.store.probe import describe_problem
 from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.knowledge.store.shard import shards_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from loom_core.knowledge.store.shard import Shard
 
 __all__ = ["Catalogue", "CatalogueEntry"]
 
+_log = logging.getLogger(__name__)
 _RECORDS = ("*/record.db", "*/record.db-wal")
 _REVISION = """
     SELECT (SELECT COUNT(*) FROM documents),
@@ -43,6 +50,8 @@ class CatalogueEntry:
         llm: the language model that extracted from it last, or empty.
         revision: a text that changes whenever documents are added, removed, moved or changed.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
+        shards: metadata `shards`, see `shards_of`; empty if it is not split.
+        is_shard: whether it is a shard of another one.
     """
 
     place: StorePlace
@@ -54,6 +63,8 @@ class CatalogueEntry:
     llm: str = ""
     revision: str = ""
     problem: str = ""
+    shards: str = ""
+    is_shard: bool = False
 
     @property
     def name(self) -> str:
@@ -81,6 +92,7 @@ class Catalogue:
         self._folder = home / "kb"
         self._database = database
         self._schemas: DatabaseSchemas | None = None
+        self._others: dict[str, Catalogue] = {}  # of databases that have shards
 
     def place(self, name: str) -> StorePlace:
         """Return the place of a knowledge base, whether it exists or not.
@@ -99,8 +111,10 @@ class Catalogue:
         Raises:
             StoreError: the database cannot be asked.
         """
-        if self._database:
-            return self._open_schemas().marks()
+        own = self._open_schemas().marks() if self._database else self._file_marks()
+        return (own, *[_try_marks(other) for other in self._others.values()])
+
+    def _file_marks(self) -> object:
         files: dict[Path, tuple[int, int]] = {}
         for pattern in _RECORDS:
             for path in self._folder.glob(pattern):
@@ -114,22 +128,89 @@ class Catalogue:
     def list(self) -> list[CatalogueEntry]:
         """Return all knowledge bases, by name; an unusable one has a `problem`.
 
+        Shards are not among them, but count for the whole: as far as their databases can be asked.
+
         Raises:
             StoreError: the database cannot be asked.
         """
+        found = self._read_all()
+        places = {each.place: each for each in found}
+        for url in sorted({place.database for each in found for _, place in self.shards_of(each)}):
+            if url != self._database:
+                places |= self._try_places(url)
+        whole = [self._add_shards(each, places) for each in found if not each.is_shard]
+        return sorted(whole, key=lambda entry: entry.name)
+
+    def find(self, place: StorePlace) -> CatalogueEntry | None:
+        """Return the knowledge base at a place, also a shard; None if there is none.
+
+        Raises:
+            StoreError: the database cannot be asked.
+        """
+        there = self._of_database(place.database)._read_all()
+        return next((entry for entry in there if entry.place == place), None)
+
+    def shards(self, name: str) -> Sequence[tuple[Shard, StorePlace]]:
+        """Return the shards of a knowledge base, each with its place; none if it is not split.
+
+        Raises:
+            StoreError: the database cannot be asked.
+        """
+        entry = self.find(self.place(name))
+        return self.shards_of(entry) if entry is not None else []
+
+    def shard_place(self, shard: Shard, database: str) -> StorePlace:
+        """Return the place of a shard in a database; without its URL, where the whole is."""
+        return place_in(self._home, shard.name, database=database or self._database)
+
+    def shards_of(self, entry: CatalogueEntry) -> Sequence[tuple[Shard, StorePlace]]:
+        """Return the shards of a knowledge base of this catalogue, each with its place."""
+        return [(shard, self.shard_place(shard, url)) for shard, url in shards_of(entry.name, entry.shards)]
+
+    def _try_places(self, url: str) -> Mapping[StorePlace, CatalogueEntry]:
+        try:
+            return {entry.place: entry for entry in self._of_database(url)._read_all()}
+        except StoreError as error:
+            _log.info("shards in %s cannot be asked: %s", url, error)
+            return {}
+
+    def _add_shards(
+        self, whole: CatalogueEntry, places: Mapping[StorePlace, CatalogueEntry]
+    ) -> CatalogueEntry:
+        """Return the entry of a knowledge base with the counts of its shards, if it is split."""
+        if not whole.shards:
+            return whole
+        shards = [places[place] for _, place in self.shards_of(whole) if place in places]
+        filters = {name: None for each in (whole, *shards) for name in each.source.supported_filters}
+        return replace(
+            whole,
+            source=replace(whole.source, supported_filters=tuple(filters)),
+            documents=sum(each.documents for each in shards),
+            chunks=sum(each.chunks for each in shards),
+            revision=";".join(each.revision for each in shards),
+        )
+
+    def _of_database(self, url: str) -> Catalogue:
+        if url == self._database:
+            return self
+        if url not in self._others:
+            self._others[url] = Catalogue(self._home, database=url)
+        return self._others[url]
+
+    def _read_all(self) -> Sequence[CatalogueEntry]:
         if self._database:
             read = self._open_schemas().read()
-            found = [self._entry_of_schema(schema, facts) for schema, facts in read.items()]
-        else:
-            paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
-            found = [entry for path in paths if (entry := _read(path)) is not None]
-        return sorted(found, key=lambda entry: entry.name)
+            return [self._entry_of_schema(schema, facts) for schema, facts in read.items()]
+        paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
+        return [entry for path in paths if (entry := _read(path)) is not None]
 
     def close(self) -> None:
         """Close the connections to the database; the next use opens them again."""
         schemas, self._schemas = self._schemas, None
         if schemas is not None:
             schemas.close()
+        while self._others:
+            self._others.popitem()[1].close()
 
     def _open_schemas(self) -> DatabaseSchemas:
         if self._schemas is None:
@@ -140,6 +221,13 @@ class Catalogue:
         name = facts.meta.get("name", "")
         name = name if is_name(name) else schema.removeprefix(SCHEMA_PREFIX)
         return _entry_of(place_in(self._home, name, database=self._database), facts, name=name)
+
+
+def _try_marks(catalogue: Catalogue) -> object:
+    try:
+        return catalogue.marks()
+    except StoreError:
+        return None
 
 
 def _read(path: Path) -> CatalogueEntry | None:
@@ -192,6 +280,8 @@ def _entry_of(place: StorePlace, facts: StoreFacts, *, name: str) -> CatalogueEn
         llm=meta.get("llm", ""),
         revision=facts.revision,
         problem=facts.problem,
+        shards=meta.get("shards", ""),
+        is_shard="shard" in meta,
     )
 
 

@@ -97,7 +97,7 @@ class DocumentsKnowledgeBase(NamedSource):
             self._base.close()
             self._base, self._is_read = None, False
 
-    async def open_base(self) -> GraphRAGKnowledgeBase:
+    async def open_base(self, id_or_uri: str = "") -> GraphRAGKnowledgeBase:
         """Return the knowledge base with all documents in it, for callers that read them.
 
         If a caller is cancelled, the next one continues the indexing.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError
+from loom_core.embedding.query_cache import QueryCache
+from loom_core.errors import EmbeddingError, LoomError, NotFoundError, StoreBusyError, StoreError
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.store.opening import delete_store, has_store
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.knowledge.sources.sharded import ShardedKnowledgeBase
     from loom_core.knowledge.store.place import StorePlace
+    from loom_core.knowledge.store.shard import Shard
     from loom_core.llm.interface import LLMProvider
 
 __all__ = ["Library"]
@@ -78,6 +82,7 @@ class Library:
         self._program = program
         self._start_timeout = start_timeout
         self._open: dict[str, GraphRAGKnowledgeBase] = {}
+        self._sharded: dict[str, ShardedKnowledgeBase] = {}
         self._tasks: TaskGroup | None = None
         self._work: dict[str, _BackgroundWork] = {}
         self._turn = anyio.Lock()
@@ -111,28 +116,76 @@ class Library:
 
         Raises:
             NotFoundError: it does not exist, or may not be opened.
-            InvalidInputError: no knowledge base can have this name.
+            InvalidInputError: no knowledge base can have this name, or it is split.
             EmbeddingError: the embedding server, whose dimension is unknown, does not answer, or not yet: it
                 may be loading its model, which continues.
             ConfigError: the language model's configuration is wrong.
         """
         knowledge_base = self._open.get(name) if self._is_allowed(name) else None
         if knowledge_base is None:
-            knowledge_base = await self._open_base(name, create=create, embedder=embedder)
+            place = self.catalogue.place(name)
+            exists = await to_thread.run_sync(has_store, place)
+            if not self._is_allowed(name) or not (create or exists):
+                raise await to_thread.run_sync(self._unknown, name)
+            knowledge_base = await self._open_base(name, place, embedder=embedder)
         if description:
             knowledge_base.store.set("description", description)
         if search_hints:
             knowledge_base.store.set("search_hints", "\n".join(search_hints))
         return knowledge_base
 
+    async def open(self, name: str) -> GraphRAGKnowledgeBase | ShardedKnowledgeBase:
+        """Open a knowledge base, split or not; arguments and errors as for `get`."""
+        return await self._open_sharded(name) or await self.get(name)
+
+    async def parts(self, name: str) -> list[GraphRAGKnowledgeBase]:
+        """Open a knowledge base and return it, or all its shards; errors as for `get`."""
+        sharded = await self._open_sharded(name)
+        return [await self.get(name)] if sharded is None else await sharded.parts()
+
+    async def part(self, name: str, id_or_uri: str) -> GraphRAGKnowledgeBase:
+        """Open a knowledge base and return it, or the shard of a document; errors as for `get`."""
+        sharded = await self._open_sharded(name)
+        return await self.get(name) if sharded is None else await sharded.part(id_or_uri)
+
+    async def open_shard(
+        self, shard: Shard, place: StorePlace, *, create: bool = False
+    ) -> GraphRAGKnowledgeBase:
+        """Open a shard of a knowledge base that this library has, and create it if asked to.
+
+        Raises:
+            StoreError: it does not exist.
+            LoomError: as for `get`, and if it cannot be opened.
+        """
+        knowledge_base = self._open.get(shard.name)
+        if knowledge_base is None:
+            if not create and not await to_thread.run_sync(has_store, place):
+                raise StoreError(
+                    f"The shard {shard.name} is missing: there is no knowledge base in {place}.",
+                    advice="Restore it from a backup.",
+                )
+            knowledge_base = await self._open_base(shard.name, place, like=self.catalogue.place(shard.of))
+        return knowledge_base
+
     async def delete(self, name: str) -> None:
-        """Delete a knowledge base with all its files.
+        """Delete a knowledge base with all its files, and its shards.
 
         Raises:
             NotFoundError: there is none.
             StoreBusyError: another process works on it.
         """
-        knowledge_base = await self.get(name)
+        shards = await to_thread.run_sync(self.catalogue.shards, name) if self._is_allowed(name) else ()
+        for shard, place in shards:
+            if await to_thread.run_sync(has_store, place):
+                await self._delete(await self.open_shard(shard, place), place)
+        if shards:
+            self._sharded.pop(name, None)
+            await to_thread.run_sync(delete_store, self.catalogue.place(name))
+        else:
+            await self._delete(await self.get(name), self.catalogue.place(name))
+
+    async def _delete(self, knowledge_base: GraphRAGKnowledgeBase, place: StorePlace) -> None:
+        name = knowledge_base.name
         if not knowledge_base.worker.acquire():
             holder = knowledge_base.worker.find_leader() or knowledge_base.holder() or "another process"
             raise StoreBusyError(
@@ -144,7 +197,7 @@ class Library:
             await work.end()
         await to_thread.run_sync(knowledge_base.leave_servers)
         await to_thread.run_sync(knowledge_base.close)
-        await to_thread.run_sync(delete_store, self.catalogue.place(name))
+        await to_thread.run_sync(delete_store, place)
 
     def work_in(self, tasks: TaskGroup) -> None:
         """Work for every knowledge base opened from now on, in a task group that the caller cancels."""
@@ -170,6 +223,7 @@ class Library:
     def close(self) -> None:
         """Close every knowledge base."""
         self._work.clear()
+        self._sharded.clear()
         while self._open:
             self._open.popitem()[1].close()
         self.catalogue.close()
@@ -180,20 +234,40 @@ class Library:
     def _is_allowed(self, name: str) -> bool:
         return (not self._only or name in self._only) and self._may_use(name)
 
-    async def _open_base(self, name: str, *, create: bool, embedder: str) -> GraphRAGKnowledgeBase:
-        """Open a knowledge base that is not open yet, and begin to work for it; errors as for `get`."""
-        place = self.catalogue.place(name)
-        exists = await to_thread.run_sync(has_store, place)
-        if not self._is_allowed(name) or not (create or exists):
-            raise await to_thread.run_sync(self._unknown, name)
+    async def _open_sharded(self, name: str) -> ShardedKnowledgeBase | None:
+        """Return a knowledge base that is split; None if it is not, or may not be opened."""
+        if name in self._open or not self._is_allowed(name):
+            return None
+        if name not in self._sharded:
+            entry = await to_thread.run_sync(self.catalogue.find, self.catalogue.place(name))
+            if entry is None or not entry.shards:
+                return None
+            from loom_core.knowledge.sources.sharded import ShardedKnowledgeBase
+
+            shards = self.catalogue.shards_of(entry)
+            opened = {shard.name: partial(self.open_shard, shard, place) for shard, place in shards}
+            self._sharded[name] = ShardedKnowledgeBase(entry.source, opened)
+        return self._sharded[name]
+
+    async def _open_base(
+        self, name: str, place: StorePlace, *, embedder: str = "", like: StorePlace | None = None
+    ) -> GraphRAGKnowledgeBase:
+        """Open a knowledge base that is not open yet, and begin to work for it; errors as for `get`.
+
+        Args:
+            name: its name.
+            place: where it is.
+            embedder: see `get`.
+            like: place of another one whose embedder it takes if it has none.
+        """
         provider = await self._start_embedder(
-            place, embedder
+            place, embedder, like
         )  # outside the lock, so that others can be opened meanwhile
         async with self._turn:
             knowledge_base = self._open.get(name)
             if knowledge_base is None:
                 # One model, loaded or connected, serves all knowledge bases.
-                provider = self._embedders.setdefault(provider.id, provider)
+                provider = self._embedders.setdefault(provider.id, QueryCache(provider))
                 knowledge_base = await to_thread.run_sync(self._open_with_embedder, name, place, provider)
                 self._open[name] = knowledge_base
                 if self._tasks is not None:
@@ -224,14 +298,16 @@ class Library:
             knowledge_base.store.set("name", name)
         return knowledge_base
 
-    async def _start_embedder(self, place: StorePlace, wanted: str) -> EmbeddingProvider:
+    async def _start_embedder(
+        self, place: StorePlace, wanted: str, like: StorePlace | None
+    ) -> EmbeddingProvider:
         """Start the embedder of a knowledge base, and wait until it is ready.
 
         In a server, a caller waits for a while only: the loading continues for the next caller.
         """
         start = self._starts.get(place)
         if start is None:
-            provider = await to_thread.run_sync(self._embedder, place, wanted)
+            provider = await to_thread.run_sync(self._embedder, place, wanted, like)
             if self._tasks is None:
                 await provider.prepare()
                 return provider
@@ -244,11 +320,13 @@ class Library:
                 self._starts.pop(place, None)
         return start.provider
 
-    def _embedder(self, place: StorePlace, wanted: str) -> EmbeddingProvider:
+    def _embedder(self, place: StorePlace, wanted: str, like: StorePlace | None) -> EmbeddingProvider:
         """Return the embedder of a knowledge base: that of its vectors, unless another was chosen."""
         from loom_core.embedding.registry import EmbedderChoice, create_embedder, is_remote
 
-        entry = next((entry for entry in self.catalogue.list() if entry.place == place), None)
+        entry = self.catalogue.find(place)
+        if like is not None and (entry is None or not entry.embedder):
+            entry = self.catalogue.find(like)
         known = (entry.embedder if entry is not None else "") or wanted
         if self._choice == "auto" and entry is not None and is_remote(entry.embedding_config):
             return create_embedder(entry.embedding_config)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Retriever
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.sources.library import Library
+    from loom_core.knowledge.sources.sharded import ShardedKnowledgeBase
     from loom_core.knowledge.sources.unified_tool import SourceInfo
 
 __all__ = ["LocalKnowledgeBase"]
@@ -47,7 +48,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         self._info = info
         self._base = base or info.name
         self._retriever = retriever
-        self._opened: GraphRAGKnowledgeBase | None = None
+        self._opened: GraphRAGKnowledgeBase | ShardedKnowledgeBase | None = None
 
     @property
     def name(self) -> str:
@@ -86,31 +87,35 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
         Raises:
             NotFoundError: there is no such knowledge base any more.
-            LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`; or the retriever cannot be created.
+            LoomError: as `Library.open` and `GraphRAGKnowledgeBase.query`; or the retriever cannot be
+                created, or the knowledge base is split, and there is a retriever.
         """
-        knowledge_base = await self.open_base()
         if self._retriever is None:
-            return await knowledge_base.query(query, limit=limit, filters=filters)
+            self._opened = await self._library.open(self._base)
+            return await self._opened.query(query, limit=limit, filters=filters)
+        self._opened = knowledge_base = await self._library.get(self._base)
         retriever = await self._retriever(knowledge_base)
         return [to_item(each) for each in await retriever.retrieve(query, top_k=limit, filters=filters)]
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
         """Return the passage with an id, or the whole document with an id or address."""
-        knowledge_base = await self.open_base()
+        knowledge_base = await self.open_base(knowledge_id)
         passage = await knowledge_base.get_by_id(knowledge_id)
         if passage is not None:
             return passage
         return await to_thread.run_sync(partial(_document, knowledge_base, knowledge_id))
 
-    async def open_base(self) -> GraphRAGKnowledgeBase:
+    async def open_base(self, id_or_uri: str = "") -> GraphRAGKnowledgeBase:
         """Return the knowledge base itself, for callers that read its documents.
+
+        Args:
+            id_or_uri: of several shards, the one with this document or passage.
 
         Raises:
             LoomError: as `Library.get`.
         """
         # Ask the library each time: the knowledge base may have been deleted or recreated.
-        self._opened = await self._library.get(self._base)
-        return self._opened
+        return await self._library.part(self._base, id_or_uri)
 
 
 def _document(knowledge_base: GraphRAGKnowledgeBase, id_: str) -> KnowledgeItem | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from typing import TYPE_CHECKING, Any
+
+from loom_core.knowledge.store.jobs import new_job_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ class JobUpload:
     """
 
     def __init__(self, database: SQLDatabase, request: dict[str, Any]) -> None:
-        self.id = "job-" + secrets.token_hex(4)
+        self.id = new_job_id()
         self._database = database
         self._next = 0
         with database.write() as db:

@@ -29,6 +29,7 @@ __all__ = [
     "JobTable",
     "ListedDocument",
     "Throughput",
+    "new_job_id",
 ]
 
 JobKind = Literal["add", "sync"]
@@ -308,6 +309,7 @@ class JobTable(JobReader):
         *,
         listed: bool = False,
         kind: JobKind = "add",
+        id_: str = "",
     ) -> str:
         """Submit a request as a job, which is durable from here on.
 
@@ -316,11 +318,12 @@ class JobTable(JobReader):
             items: the documents that are known already, with their payloads.
             listed: whether `items` is complete, so that no folder has to be listed.
             kind: the kind of the job.
+            id_: its id, if it has one already: that of the same job in other shards.
 
         Returns:
             The job's id.
         """
-        id_ = "job-" + secrets.token_hex(4)
+        id_ = id_ or new_job_id()
         if trace := inject_context():
             request = {**request, "trace": trace}
         # JSON is escaped: a path that is not UTF-8 has lone surrogates.
@@ -481,6 +484,11 @@ class JobTable(JobReader):
             if cursor.rowcount < _PURGE_LIMIT:
                 db.execute("DELETE FROM jobs WHERE key = ?", (old["key"],))
         return True
+
+
+def new_job_id() -> str:
+    """Return an id for a job."""
+    return "job-" + secrets.token_hex(4)
 
 
 def _count(db: SQLConnection, job: int, documents: Mapping[ItemState, int], *, chunks: int = 0) -> None:

@@ -46,6 +46,8 @@ MetaName = Literal[
     "graph_version",
     "lexical",
     "words_collection",
+    "shards",
+    "shard",
 ]
 """Metadata of the knowledge base in the store.
 
@@ -53,7 +55,7 @@ MetaName = Literal[
 `collection` the name of the collection in a vector database and the folder that it belongs to, and
 `vector_languages` the language groups in it; `lexical` and `words_collection` are the same for words,
 `graph` and `graph_collection` for the graph. `graph_version` is the generation and the version of what was
-last written into a graph database.
+last written into a graph database. `shards` and `shard` are described in `shard.py`.
 """
 
 

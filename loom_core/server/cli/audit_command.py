@@ -224,6 +224,7 @@ AUDITED_COMMANDS: Mapping[str, AuditedCommand] = MappingProxyType(
             actions=frozenset({"add", "remove", "login", "logout", "trust", "approve", "import"}),
         ),
         "move": AuditedCommand(("kb", "to")),
+        "shard": AuditedCommand(("kb", "into", "to", "delete_original")),
         "runs": AuditedCommand(
             ("run_id", "decided", "decision", "reason"),
             actions=frozenset({"resume", "pause", "abort", "decide", "answer", "retry", "forget"}),

@@ -420,6 +420,25 @@ def _maintenance(commands: ServerCommands) -> None:
 
     _one_kb(add_move_command(commands, what="a knowledge base"))
 
+    shard = commands.add("shard", "split a large knowledge base into shards, and verify them")
+    shard.add_argument(
+        "kb", metavar="NAME", help="the knowledge base, which stands for its shards afterwards"
+    )
+    shard.add_argument("--into", type=int, metavar="N", help="number of shards")
+    shard.add_argument(
+        "--to",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="PostgreSQL database that gets shards, in turn (may be repeated; default: where it is now)",
+    )
+    shard.add_argument(
+        "--delete-original", action="store_true", help="delete what it had itself before it was split"
+    )
+    shard.epilog = (
+        "Stop all servers that use it first. A command that was interrupted goes on where it stopped."
+    )
+
     export = commands.add("export", "export a knowledge base to one file")
     export.add_argument("file", type=_path, help="the archive to write, such as notes.loom.zip")
     _one_kb(export)

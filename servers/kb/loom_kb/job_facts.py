@@ -11,13 +11,37 @@ from loom_core.knowledge.uris import display_uri
 from loom_kb.models import JobInfo, SkippedInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store import Job, JobItem, JobReader
 
-__all__ = ["all_notes", "all_problems", "job_info", "list_jobs", "problems_page"]
+__all__ = [
+    "PartOfJob",
+    "all_notes",
+    "all_problems",
+    "info_of_parts",
+    "job_info",
+    "list_jobs",
+    "problems_page",
+]
 
+PartOfJob = tuple["GraphRAGKnowledgeBase", "Job"]
+"""A job, or its part in one shard, with the knowledge base that has it."""
+
+
+_ADDED = (
+    "total",
+    "processed",
+    "passages",
+    "embedded",
+    "documents_per_second",
+    "passages_per_second",
+    "seconds_left",  # rather too much: shards are filled at the same time, or one after the other
+    "tokens_read",
+    "tokens_written",
+    "cost",
+)
 _MAX_FAILURES = 10  # in the overview; the others follow with a cursor
 _MAX_NOTES = 5
 _MAX_REASONS = 6
@@ -92,12 +116,70 @@ def job_info(
     )
 
 
-def list_jobs(jobs: Sequence[tuple[GraphRAGKnowledgeBase, Job]]) -> list[JobInfo]:
+def info_of_parts(parts: Sequence[PartOfJob], *, after: int = 0, **limits: int) -> JobInfo:
+    """Collect the facts about a job that every shard of a knowledge base does a part of. Blocks.
+
+    Args:
+        parts: one for each shard, or one alone; not empty.
+        after: cursor of its problems: that of a part, times the number of parts, and the part's place.
+        limits: as for `job_info`.
+    """
+    count = len(parts)
+    inner, first = divmod(after, count)
+    if after:
+        info, following = job_info(*parts[first], after=inner), 0
+        following = int(info.next_cursor or 0) * count + first if info.next_cursor else 0
+        if not following and first + 1 < count:
+            following = _FROM_START * count + first + 1
+        return info.model_copy(update={"next_cursor": str(following) if following else None})
+    infos = [job_info(*part, **limits) for part in parts]
+    if count == 1:
+        return infos[0]
+    counts: Counter[str] = Counter()
+    for info in infos:
+        counts.update(info.counts)
+    open_ones = [info for info in infos if info.finished_at is None]
+    failed = [info for info in infos if info.state == "failed"]
+    cursors = [n for n, info in enumerate(infos) if info.next_cursor]
+    shard = parts[0][0].shard
+    return infos[0].model_copy(
+        update={
+            "source": shard.of if shard is not None else infos[0].source,
+            "state": (open_ones or failed or infos)[0].state,
+            "finished_at": None if open_ones else max(info.finished_at or 0.0 for info in infos),
+            "counts": dict(counts),
+            "document": next((info.document for info in infos if info.document), ""),
+            "skipped": _add_skipped(infos),
+            "problems": list(dict.fromkeys(each for info in infos for each in info.problems)),
+            "notes": list(dict.fromkeys(each for info in infos for each in info.notes)),
+            "next_cursor": str(int(infos[cursors[0]].next_cursor or 0) * count + cursors[0])
+            if cursors
+            else None,
+            **{name: _add(getattr(info, name) for info in infos) for name in _ADDED},
+        }
+    )
+
+
+def _add_skipped(infos: Sequence[JobInfo]) -> list[SkippedInfo]:
+    by_reason: dict[str, Counter[str]] = {}
+    total: Counter[str] = Counter()
+    for each in (each for info in infos for each in info.skipped):
+        by_reason.setdefault(each.reason, Counter()).update(each.types)
+        total[each.reason] += each.count
+    return [SkippedInfo(reason=r, count=total[r], types=dict(by_reason[r])) for r, _ in total.most_common()]
+
+
+def _add(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def list_jobs(jobs: Sequence[Sequence[PartOfJob]]) -> list[JobInfo]:
     """Collect the facts about jobs for a list: together they name few failures, each only once. Blocks."""
     listed: list[JobInfo] = []
     named: set[str] = set()
-    for knowledge_base, job in jobs:
-        info = job_info(knowledge_base, job, failures=max(_MAX_FAILURES - len(named), 0), notes=0)
+    for parts in jobs:
+        info = info_of_parts(parts, failures=max(_MAX_FAILURES - len(named), 0), notes=0)
         problems = [problem for problem in info.problems if problem not in named]
         named.update(problems)
         listed.append(info.model_copy(update={"problems": problems, "next_cursor": None}))

@@ -17,7 +17,7 @@ from loom_core.knowledge.sources.library import Library
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.search.citations import MatchInfo
 from loom_core.server.search.excerpts import forms_of, read
-from loom_kb.job_facts import job_info, list_jobs
+from loom_kb.job_facts import PartOfJob, job_info, list_jobs
 from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
 from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobResult, Passage, QueryResult
 from loom_kb.settings import DEFAULT_SOURCE
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
     from loom_core.knowledge.retrieval.searcher import SearchAnswer
     from loom_core.knowledge.sources.federation.federation import FederatedAnswer
+    from loom_core.knowledge.sources.sharded import ShardedKnowledgeBase
     from loom_core.knowledge.sources.unified_tool import SourceInfo
-    from loom_core.knowledge.store import DocumentRow, Job
+    from loom_core.knowledge.store import DocumentRow
     from loom_kb.settings import Settings
 
 __all__ = ["KnowledgeService", "document_info", "estimate_info", "job_info", "position", "readable_paths"]
@@ -122,8 +123,8 @@ class KnowledgeService:
             NotFoundError: there is nothing with this id.
         """
         for name in [source] if source else await self._names():
-            knowledge_base = await self.library.get(name)
             for form in forms_of(id_):
+                knowledge_base = await self.library.part(name, form)
                 found = await to_thread.run_sync(
                     partial(read, knowledge_base, form, start=start, tokens=tokens)
                 )
@@ -145,8 +146,8 @@ class KnowledgeService:
 
     async def add(
         self, request: AddRequest, *, source: str | None, description: str = ""
-    ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Submit a job that adds documents; return the knowledge base and the job's id.
+    ) -> tuple[list[GraphRAGKnowledgeBase], str]:
+        """Submit a job that adds documents; return the knowledge base, or its shards, and the job's id.
 
         Args:
             request: the documents, see `request_texts`, `request_files` and `request_pages`.
@@ -157,11 +158,12 @@ class KnowledgeService:
             ConfirmationNeededError: a language model would have to read a large amount, unconfirmed.
             ConfigError: the model cannot be asked, or is missing.
         """
-        knowledge_base = await self._writable(source, description)
-        await knowledge_base.confirm_extraction(request, seconds=self._look)
-        job = await to_thread.run_sync(knowledge_base.submit, request)
-        knowledge_base.worker.wake()
-        return knowledge_base, job
+        parts = await self.writable_parts(self._writable_name(source), description=description)
+        # Of several shards the first estimates for all, and so rather too much: it knows few documents.
+        await parts[0].confirm_extraction(request, seconds=self._look)
+        from loom_core.knowledge.sources.sharded import submit_to_parts
+
+        return parts, await submit_to_parts(parts, request)
 
     def request_texts(
         self,
@@ -244,17 +246,17 @@ class KnowledgeService:
             )
         return await to_thread.run_sync(readable_paths, paths, self.settings.roots)
 
-    async def job(self, id_: str) -> tuple[GraphRAGKnowledgeBase, Job]:
-        """Return a job by its id, and its knowledge base.
+    async def job(self, id_: str) -> list[PartOfJob]:
+        """Return a job by its id, with its knowledge base; of a split one, its parts.
 
         Raises:
             NotFoundError: no knowledge base has a job with this id.
         """
         for name in await self._names():
-            knowledge_base = await self.library.get(name)
-            job = await to_thread.run_sync(knowledge_base.jobs.get, id_)
-            if job is not None:
-                return knowledge_base, job
+            parts = await self.library.parts(name)
+            found = [(part, await to_thread.run_sync(part.jobs.get, id_)) for part in parts]
+            if jobs := [(part, job) for part, job in found if job is not None]:
+                return jobs
         raise NotFoundError(f"There is no job {id_!r}.", advice="Call `job` without an id to list them.")
 
     async def jobs(self, *, limit: int = 10, cursor: str | None = None) -> JobResult:
@@ -268,14 +270,18 @@ class KnowledgeService:
             InvalidInputError: it is not a cursor of this service.
         """
         before = position(cursor) / _MICRO if cursor else math.inf
-        found: list[tuple[GraphRAGKnowledgeBase, Job]] = []
+        by_id: dict[str, list[PartOfJob]] = {}
         for entry in await to_thread.run_sync(self.library.list):
-            knowledge_base = await self.library.get(entry.name)
-            newest = partial(knowledge_base.jobs.list, limit=limit + 1, before=before)
-            found += [(knowledge_base, job) for job in await to_thread.run_sync(newest)]
-        found.sort(key=lambda pair: -pair[1].created_at)
-        older = str(int(found[limit - 1][1].created_at * _MICRO)) if len(found) > limit else None
-        return JobResult(jobs=await to_thread.run_sync(list_jobs, found[:limit]), next_cursor=older)
+            for part in await self.library.parts(entry.name):
+                newest = partial(part.jobs.list, limit=limit + 1, before=before)
+                for job in await to_thread.run_sync(newest):
+                    by_id.setdefault(job.id, []).append((part, job))
+        # A job of several shards was created when its first part was.
+        created = {id_: min(job.created_at for _, job in parts) for id_, parts in by_id.items()}
+        ids = sorted(by_id, key=lambda id_: -created[id_])
+        older = str(int(created[ids[limit - 1]] * _MICRO)) if len(ids) > limit else None
+        listed = [by_id[id_] for id_ in ids[:limit]]
+        return JobResult(jobs=await to_thread.run_sync(list_jobs, listed), next_cursor=older)
 
     async def remove(
         self, ids: Sequence[str], *, source: str | None = None
@@ -285,7 +291,7 @@ class KnowledgeService:
         forms = {id_: forms_of(id_) for id_ in ids}
         wanted = {form for each in forms.values() for form in each}
         for name in [source] if source else await self._names():
-            knowledge_base = await self.library.get(name)
+            knowledge_base = await self.library.open(name)
             for row in await knowledge_base.remove(sorted(wanted)):
                 removed[row.id] = document_info(row)
                 removed[row.uri] = document_info(row)
@@ -322,11 +328,34 @@ class KnowledgeService:
         entries = await to_thread.run_sync(self.library.unusable)
         return [f"{entry.name} cannot be used: {entry.problem}." for entry in entries]
 
-    async def _writable(self, source: str | None, description: str) -> GraphRAGKnowledgeBase:
+    def _writable_name(self, source: str | None) -> str:
         theirs = current_caller().sources
         only = self.settings.sources or (() if theirs is None else tuple(theirs))
-        name = source or (only[0] if len(only) == 1 else DEFAULT_SOURCE)
-        return await self.writable(name, description=description)
+        return source or (only[0] if len(only) == 1 else DEFAULT_SOURCE)
+
+    async def list_documents(
+        self, name: str, *, limit: int, cursor: int = 0
+    ) -> list[tuple[int, DocumentRow]]:
+        """List documents of a knowledge base, oldest first; of a split one, shard by shard.
+
+        Args:
+            name: its name.
+            limit: maximum number.
+            cursor: that of a document: those after it; 0 from the start.
+
+        Returns:
+            Each with its cursor.
+        """
+        parts = await self.library.parts(name)
+        after, first = divmod(cursor, len(parts))
+        found: list[tuple[int, DocumentRow]] = []
+        for number in range(first, len(parts)):
+            page = partial(parts[number].documents.list, after=after, limit=limit - len(found))
+            found += [(row.key * len(parts) + number, row) for row in await to_thread.run_sync(page)]
+            after = 0
+            if len(found) == limit:
+                break
+        return found
 
     async def writable(
         self, name: str, *, description: str = "", embedder: str = ""
@@ -338,6 +367,19 @@ class KnowledgeService:
                 are read again would lose what the model found.
         """
         knowledge_base = await self.library.get(name, create=True, description=description, embedder=embedder)
+        await self._check_model(name, knowledge_base)
+        return knowledge_base
+
+    async def writable_parts(self, name: str, *, description: str = "") -> list[GraphRAGKnowledgeBase]:
+        """As `writable`, but return the shards of one that is split."""
+        if not await to_thread.run_sync(self.library.catalogue.shards, name):
+            return [await self.writable(name, description=description)]
+        parts = await self.library.parts(name)
+        for part in parts:
+            await self._check_model(name, part)
+        return parts
+
+    async def _check_model(self, name: str, knowledge_base: GraphRAGKnowledgeBase) -> None:
         llm = self.settings.llm
         model = ""
         if llm in {"", NO_MODEL}:
@@ -349,7 +391,6 @@ class KnowledgeService:
             )
         if model:
             await to_thread.run_sync(knowledge_base.forget_extraction_model)
-        return knowledge_base
 
 
 def _may_use(name: str) -> bool:
@@ -399,7 +440,7 @@ class _SingleBaseSource(KnowledgeBaseProvider):
         self._name = name
         self._strategy: Strategy | None = strategy
         self._options = options
-        self._opened: GraphRAGKnowledgeBase | None = None
+        self._opened: GraphRAGKnowledgeBase | ShardedKnowledgeBase | None = None
         self.answer: SearchAnswer | None = None
 
     @property
@@ -420,12 +461,12 @@ class _SingleBaseSource(KnowledgeBaseProvider):
 
     async def start(self, seconds: float) -> None:
         """Open it; loading a model has a separate time limit, see `Library`."""
-        self._opened = await self._library.get(self._name)
+        self._opened = await self._library.open(self._name)
 
     async def query(
         self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
     ) -> list[KnowledgeItem]:
-        knowledge_base = self._opened or await self._library.get(self._name)
+        knowledge_base = self._opened or await self._library.open(self._name)
         answer = await knowledge_base.search(
             query, limit=limit, filters=filters, strategy=self._strategy, options=self._options
         )
@@ -433,7 +474,7 @@ class _SingleBaseSource(KnowledgeBaseProvider):
         return answer.items
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        return await (await self._library.get(self._name)).get_by_id(knowledge_id)
+        return await (await self._library.open(self._name)).get_by_id(knowledge_id)
 
 
 def _result(

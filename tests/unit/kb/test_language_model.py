@@ -53,7 +53,9 @@ async def services(tmp_path: Path) -> AsyncGenerator[Callable[[str], KnowledgeSe
 
 
 async def added(service: KnowledgeService, text: str, **options: Any):
-    knowledge_base, job = await service.add(replace(service.request_texts([text]), **options), source="notes")
+    (knowledge_base,), job = await service.add(
+        replace(service.request_texts([text]), **options), source="notes"
+    )
     await knowledge_base.worker.drain()
     (info,) = [info for info in (await service.jobs()).jobs if info.id == job]
     return knowledge_base, info
@@ -162,7 +164,7 @@ async def test_a_dear_text_is_not_begun_until_someone_agrees(
     assert asked.value.estimate.passages == 1
     assert (asked.value.estimate.cost or 0) > 1
     assert (await service.jobs()).jobs == []
-    knowledge_base, job = await service.add(
+    (knowledge_base,), job = await service.add(
         replace(service.request_texts(["in zell there is a lake."]), confirm=True), source="notes"
     )
     assert knowledge_base.job(job).request["confirmed"] is True

@@ -15,7 +15,7 @@ async def add(service, *texts, source=None, **metadata):
     """Adds texts and works until nothing is left to do; gives the knowledge base and the job's id."""
     uris = [f"note:{i}" for i in range(len(texts))]
     request = service.request_texts(texts, uris=uris, metadata=metadata)
-    knowledge_base, job = await service.add(request, source=source)
+    (knowledge_base,), job = await service.add(request, source=source)
     await knowledge_base.worker.drain()
     return knowledge_base, job
 
@@ -202,7 +202,7 @@ async def test_what_failed_is_named_and_what_was_skipped_is_counted(service, tmp
     for i in range(55):
         (folder / f"{i:02}.png").write_bytes(b"\x89PNG")
     (folder / "z.pdf").write_bytes(b"%PDF-1.7")
-    knowledge_base, job = await service.add(await service.request_files([folder]), source=None)
+    (knowledge_base,), job = await service.add(await service.request_files([folder]), source=None)
     await knowledge_base.worker.drain()
     info = job_info(knowledge_base, knowledge_base.job(job))
     assert info.counts == {"failed": 1, "skipped": 55}
@@ -215,7 +215,7 @@ async def test_what_failed_is_named_and_what_was_skipped_is_counted(service, tmp
 
 
 async def test_a_job_that_failed_as_a_whole_says_so_first(service):
-    knowledge_base, job = await service.add(service.request_texts(["x"]), source=None)
+    (knowledge_base,), job = await service.add(service.request_texts(["x"]), source=None)
     knowledge_base.store.jobs.finish(knowledge_base.job(job), "failed", error="the disk is full")
     assert job_info(knowledge_base, knowledge_base.job(job)).problems == ["failed: the disk is full"]
 
@@ -229,7 +229,7 @@ async def test_jobs_of_all_sources_are_listed_newest_first(service):
     assert [info.id for info in newest.jobs] == [second]
     older = await service.jobs(limit=1, cursor=newest.next_cursor)
     assert ([info.id for info in older.jobs], older.next_cursor) == ([first], None)
-    assert (await service.job(first))[0].name == "x"
+    assert (await service.job(first))[0][0].name == "x"
 
 
 # -- cursors ---------------------------------------------------------------------------------------

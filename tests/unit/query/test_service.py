@@ -23,7 +23,7 @@ async def local(home):
     service = KbService(KbSettings(home=home, embedder="hashing", version="1"))
 
     async def add(name, text, *, uri):
-        knowledge_base, _ = await service.add(
+        (knowledge_base,), _ = await service.add(
             service.request_texts([text], uris=[uri]), source=name, description=f"About {name}."
         )
         await knowledge_base.worker.drain()

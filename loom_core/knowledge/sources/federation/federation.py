@@ -33,6 +33,7 @@ __all__ = [
     "START_SECONDS",
     "FederatedAnswer",
     "Federation",
+    "PartialItems",
     "SourceQuery",
     "SourceReport",
     "SourceState",
@@ -61,7 +62,7 @@ class SourceReport:
         state: the outcome.
         seconds: how long it took.
         count: how many passages it found.
-        problem: the error and the advice, in sentences; empty if it answered.
+        problem: the error and the advice, in sentences; or which part of its answer is missing.
         is_refusal: whether the question itself is at fault, such as an unsupported filter.
     """
 
@@ -95,13 +96,24 @@ class FederatedAnswer:
     @property
     def notes(self) -> list[str]:
         """Notes for the reader: how many sources answered, and why the others did not."""
-        if not self.partial:
-            return []
         answered = sum(report.state == "answered" for report in self.reports)
         return [
-            f"{answered} of {len(self.reports)} sources answered.",
+            *([f"{answered} of {len(self.reports)} sources answered."] if self.partial else ()),
             *(f"{report.source}: {report.problem}" for report in self.reports if report.problem),
         ]
+
+
+class PartialItems(list["KnowledgeItem"]):
+    """Passages of a source of which a part did not answer.
+
+    Args:
+        items: the passages, best first.
+        problem: which part is missing, and why; in sentences.
+    """
+
+    def __init__(self, items: Sequence[KnowledgeItem], problem: str) -> None:
+        super().__init__(items)
+        self.problem = problem
 
 
 class Federation:
@@ -115,6 +127,7 @@ class Federation:
         sources: the sources to query; their names must differ.
         deadline: seconds for a source's answer.
         deadlines: other deadlines, by name of the source.
+        shards: whether the sources are shards of one knowledge base, so that fewer passages of each do.
 
     Raises:
         ConfigError: two sources have the same name, or a deadline is not above 0.
@@ -126,7 +139,9 @@ class Federation:
         *,
         deadline: float = 10.0,
         deadlines: Mapping[str, float] | None = None,
+        shards: bool = False,
     ) -> None:
+        self._shards = shards
         self._deadline = _validate_deadline(deadline)
         self._deadlines: dict[str, float] = {}
         self._sources: dict[str, KnowledgeBaseProvider] = {}
@@ -184,7 +199,9 @@ class Federation:
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
         chosen = self._select_sources(source)
-        depth = limit if len(chosen) == 1 else candidates_for(limit)
+        depth = (
+            limit if len(chosen) == 1 else candidates_for(limit, shards=len(chosen) if self._shards else 0)
+        )
         asked = [SourceQuery(each, self._seconds(each)) for each in chosen]
         async with anyio.create_task_group() as tasks:
             for each in asked:
@@ -358,6 +375,7 @@ class SourceQuery:
                 self._until = answering.deadline = anyio.current_time() + self._seconds
                 found = await self._source.query(query, limit=limit, filters=dict(filters) or None)
                 self.items = found[:limit]
+                problem = found.problem if isinstance(found, PartialItems) else ""
                 state = "answered"
             except Exception as raised:  # noqa: BLE001 - the outermost handler of possibly third-party code
                 state = "starting" if isinstance(raised, SourceStartingError) else "failed"

@@ -33,6 +33,7 @@ __all__ = ["AskAgain", "candidates_for", "merge"]
 
 _MIN_CANDIDATES, _CANDIDATES_PER_HIT = 20, 2
 _MAX_CANDIDATES = 100
+_MIN_OF_SHARD = 10
 
 # As measured (benchmarks/RESULTS.md).
 _OWN = 0.9  # weight of a source's own order against the common scale
@@ -47,9 +48,15 @@ It returns the hits, best first; none if the source fails or times out.
 """
 
 
-def candidates_for(limit: int) -> int:
-    """Return how many passages to request from each of several sources for `limit` merged ones."""
-    return min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
+def candidates_for(limit: int, *, shards: int = 0) -> int:
+    """Return how many passages to request from each of several sources for `limit` merged ones.
+
+    Args:
+        limit: maximum number of merged passages.
+        shards: how many sources there are, if they are shards: each has about the same share of the best.
+    """
+    most = min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
+    return min(most, _MIN_OF_SHARD + _CANDIDATES_PER_HIT * limit // shards) if shards else most
 
 
 @dataclass(frozen=True, slots=True)

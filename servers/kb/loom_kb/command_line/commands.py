@@ -27,9 +27,10 @@ from loom_kb.command_line.maintenance import (
     move,
     next_embedder,
     rebuild,
+    shard,
 )
 from loom_kb.graph_pages.page import graph
-from loom_kb.job_facts import all_notes, all_problems, job_info
+from loom_kb.job_facts import all_notes, all_problems, info_of_parts
 from loom_kb.language_model import run_with_confirmation
 from loom_kb.models import OverviewInfo, QueryResult, RemoveResult
 from loom_kb.service import KnowledgeService
@@ -37,12 +38,14 @@ from loom_kb.texts import ASK_COMMAND, coverage_line, describe_holder, extractio
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from loom_core.knowledge.rag.entity_aliases import AliasGroup, AliasReason, EntityAliases
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.retrieval.config import SearchOptions
     from loom_core.knowledge.retrieval.patterns import RAGAnswer
+    from loom_core.knowledge.store.place import StorePlace
     from loom_kb.settings import Settings
 
 __all__ = ["run_command"]
@@ -76,6 +79,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "demo": _demo,
         "check": check,
         "move": move,
+        "shard": shard,
         "rebuild": rebuild,
         "export": export_archive,
         "import": import_archive,
@@ -120,21 +124,24 @@ async def _add(service: KnowledgeService, args: argparse.Namespace) -> int:
             there or missing, include=args.include, exclude=args.exclude, metadata=metadata
         )
     else:
-        await service.library.get(args.kb)
-        knowledge_base = await service.writable(args.kb)
-        unfinished = await to_thread.run_sync(knowledge_base.jobs.next)
-        if unfinished is None:
-            await work_until_idle(knowledge_base)
+        await service.library.open(args.kb)
+        parts = await service.writable_parts(args.kb)
+        unfinished = [job for part in parts if (job := await to_thread.run_sync(part.jobs.next)) is not None]
+        if not unfinished:
+            for part in parts:
+                await work_until_idle(part)
             say("There is no unfinished job.")
             return 0
-        return await work_until_done(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
+        id_ = unfinished[0].id
+        its = [part for part in parts if await to_thread.run_sync(part.jobs.get, id_) is not None]
+        return await work_until_done(its, id_, kb=args.kb, as_json=args.json)
 
-    async def add(confirm: bool) -> tuple[GraphRAGKnowledgeBase, str]:
+    async def add(confirm: bool) -> tuple[list[GraphRAGKnowledgeBase], str]:
         asked = replace(request, confirm=confirm)
         return await service.add(asked, source=args.kb, description=args.description)
 
-    knowledge_base, job = await run_with_confirmation(add, yes=args.yes)
-    code = await work_until_done(knowledge_base, job, kb=args.kb, as_json=args.json)
+    parts, job = await run_with_confirmation(add, yes=args.yes)
+    code = await work_until_done(parts, job, kb=args.kb, as_json=args.json)
     for path in missing:
         say(f"There is no file or folder {path}.")
     return code or (LEFT_OUT if missing else 0)
@@ -222,12 +229,11 @@ async def _list(service: KnowledgeService, args: argparse.Namespace) -> int:
         if not entries and not unusable:
             say("There is no knowledge base yet. Make one: loom-kb add FOLDER")
         return 0
-    knowledge_base = await service.library.get(args.kb)
     documents: list[dict[str, object]] = []
-    after = 0
-    while rows := knowledge_base.documents.list(after=after, limit=_PAGE):
-        after = rows[-1].key
-        for row in rows:
+    cursor = 0
+    while rows := await service.list_documents(args.kb, limit=_PAGE, cursor=cursor):
+        cursor = rows[-1][0]
+        for _, row in rows:
             documents.append({"id": row.id, "title": row.title, "uri": row.uri, "length": row.length})
             if not args.json:
                 title = row.title or "untitled"
@@ -247,7 +253,7 @@ async def _remove(service: KnowledgeService, args: argparse.Namespace) -> int:
         else:
             out(f"Removed the knowledge base {args.kb!r}.")
         return 0
-    await service.library.get(args.kb)
+    await service.library.open(args.kb)
     by_uri = {uri_of(Path(id_)): id_ for id_ in args.ids}
     removed, _ = await service.remove([*args.ids, *by_uri], source=args.kb)
     found = {name for info in removed for name in (info.id, info.uri, by_uri.get(info.uri, ""))}
@@ -263,16 +269,19 @@ async def _remove(service: KnowledgeService, args: argparse.Namespace) -> int:
 
 
 async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
-    knowledge_base = await service.library.get(args.kb)
+    catalogue = service.library.catalogue
+    parts = await service.library.parts(args.kb)
+    shards = await to_thread.run_sync(catalogue.shards, args.kb)
+    places = [place for _, place in shards] or [catalogue.place(args.kb)]
 
-    def collect() -> dict[str, object]:
+    def collect(knowledge_base: GraphRAGKnowledgeBase, place: StorePlace) -> dict[str, object]:
         documents, passages, characters = knowledge_base.documents.counts()
         entities, relations, mentions = knowledge_base.graph.counts()
-        place = service.library.catalogue.place(args.kb)
         folder = place.folder
         files = [path for path in folder.rglob("*") if path.is_file()]
         return {
             "name": args.kb,
+            **({"shards": 1} if shards else {}),
             "folder": str(folder),
             **({"database": place.database} if place.database else {}),
             "description": knowledge_base.description,
@@ -299,13 +308,31 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
             "bytes": sum(path.stat().st_size for path in files),
         }
 
-    numbers = await to_thread.run_sync(collect)
+    each = [await to_thread.run_sync(collect, part, place) for part, place in zip(parts, places, strict=True)]
+    numbers = each[0] if len(each) == 1 else _add_facts(each)
     if args.json:
         out_json(numbers)
         return 0
     for line in fact_lines(numbers):
         out(line)
     return 0
+
+
+def _add_facts(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Add the facts about shards: sums of numbers, all of what else differs."""
+    added: dict[str, Any] = {}
+    for name in dict.fromkeys(name for each in facts for name in each):
+        values = [each[name] for each in facts if each.get(name) is not None]
+        if values and all(isinstance(value, dict) for value in values):
+            added[name] = _add_facts(values)
+        elif values and all(isinstance(value, int) for value in values):
+            added[name] = sum(values)
+        elif values and all(isinstance(value, list) for value in values):
+            added[name] = list(dict.fromkeys(one for value in values for one in value))
+        else:
+            different = list(dict.fromkeys(values))
+            added[name] = different if len(different) > 1 else next(iter(different), None)
+    return added
 
 
 def _graph_facts(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
@@ -375,19 +402,21 @@ async def _jobs(service: KnowledgeService, args: argparse.Namespace) -> int:
         else:
             out("\n".join(job_text([info], ask=ASK_COMMAND) for info in newest.jobs) or "There are no jobs.")
         return 0
-    knowledge_base, job = await service.job(args.id)
+    found = await service.job(args.id)
     if args.cancel:
-        await knowledge_base.cancel_job(args.id)
-        job = knowledge_base.job(args.id)
-    info = await to_thread.run_sync(job_info, knowledge_base, job)
-    problems, notes = all_problems(knowledge_base.jobs, job), all_notes(knowledge_base.jobs, job)
+        for part, _ in found:
+            await part.cancel_job(args.id)
+        found = await service.job(args.id)
+    info = await to_thread.run_sync(info_of_parts, found)
+    problems = [line for part, job in found for line in all_problems(part.jobs, job)]
+    notes = [line for part, job in found for line in all_notes(part.jobs, job)]
     if args.json:
-        every = {"problems": list(problems), "notes": list(notes), "next_cursor": None}
+        every = {"problems": problems, "notes": notes, "next_cursor": None}
         out_json(info.model_copy(update=every))
         return 0
     out(job_text([info.model_copy(update={"problems": [], "notes": []})], ask=""))
-    if job.error:
-        out(f"  failed: {job.error}")
+    for error in dict.fromkeys(job.error for _, job in found if job.error):
+        out(f"  failed: {error}")
     for problem in problems:
         out(f"  {problem}")
     for note in notes:

@@ -60,7 +60,7 @@ async def demo(service: KnowledgeService, *, as_json: bool) -> int:
 async def _build(service: KnowledgeService) -> tuple[int, int, int, int]:
     with as_file(files("loom_kb") / "demo_documents") as folder:
         request = await service.request_files([folder])
-        knowledge_base, job = await service.add(request, source=_NAME, description=_DESCRIPTION)
+        (knowledge_base,), job = await service.add(request, source=_NAME, description=_DESCRIPTION)
         await work_until_idle(knowledge_base, job)
     documents, passages, _ = await to_thread.run_sync(knowledge_base.documents.counts)
     entities, relations, _ = await to_thread.run_sync(knowledge_base.graph.counts)

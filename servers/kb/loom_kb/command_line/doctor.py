@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes.remote_graph import RemoteGraph
     from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
-    from loom_core.knowledge.sources.catalogue import CatalogueEntry
+    from loom_core.knowledge.sources.catalogue import Catalogue, CatalogueEntry
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.place import StorePlace
     from loom_kb.settings import Settings
@@ -155,7 +155,21 @@ async def _knowledge_bases(settings: Settings) -> list[HealthSection]:
 
 def _entries(settings: Settings) -> list[CatalogueEntry]:
     library = KnowledgeService(replace(settings, llm="")).library  # another check reports errors of the model
-    return [*library.list(), *library.unusable()]
+    found = [*library.list(), *library.unusable()]
+    return [each for entry in found for each in _shards(library.catalogue, entry) or [entry]]
+
+
+def _shards(catalogue: Catalogue, entry: CatalogueEntry) -> list[CatalogueEntry]:
+    """Return the shards of a knowledge base that is split; one that cannot be read has a `problem`."""
+    found: list[CatalogueEntry] = []
+    for shard, place in catalogue.shards_of(entry):
+        missing, problem = replace(entry, place=place, source=replace(entry.source, name=shard.name)), ""
+        try:
+            known = catalogue.find(place)
+        except LoomError as error:
+            known, problem = None, f"its database cannot be asked ({error.message})"
+        found.append(known or replace(missing, problem=problem or f"it is missing in {place}"))
+    return found
 
 
 async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.knowledge.uris import display_uri
@@ -19,7 +18,7 @@ from loom_kb.settings import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store import Job, JobReader
@@ -49,19 +48,16 @@ async def sync(service: KnowledgeService, args: argparse.Namespace) -> int:
             "--yes agrees to one sync, but --watch goes on syncing.",
             advice="Sync once with --yes, then watch.",
         )
-    knowledge_base = await service.writable(args.kb)
     metadata = {"tags": args.tag} if args.tag else None
     if args.watch:
-        return await _watch(knowledge_base, args, metadata)
+        return await _watch(await service.writable(args.kb), args, metadata)
     request = SyncRequest(args.folders, args.include, args.exclude, metadata, allow_empty=args.allow_empty)
 
-    async def submit(confirm: bool) -> str:
-        asked = replace(request, confirm=confirm)
-        await knowledge_base.confirm_extraction(asked)
-        return await to_thread.run_sync(knowledge_base.submit, asked)
+    async def submit(confirm: bool) -> tuple[Sequence[GraphRAGKnowledgeBase], str]:
+        return await service.add(replace(request, confirm=confirm), source=args.kb)
 
-    job = await run_with_confirmation(submit, yes=args.yes)
-    return await work_until_done(knowledge_base, job, kb=args.kb, as_json=args.json)
+    parts, job = await run_with_confirmation(submit, yes=args.yes)
+    return await work_until_done(parts, job, kb=args.kb, as_json=args.json)
 
 
 async def watch_folders(service: KnowledgeService) -> None:

@@ -9,11 +9,13 @@ import anyio
 from anyio import to_thread
 
 from loom_core.server.cli.console import ProgressBar, out, out_json, say
+from loom_kb.job_facts import info_of_parts
 from loom_kb.models import AddResult
-from loom_kb.service import job_info
 from loom_kb.texts import ASK_COMMAND, duration, job_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
 __all__ = ["LEFT_OUT", "work_until_done", "work_until_idle"]
@@ -22,22 +24,23 @@ LEFT_OUT = 3
 """Exit code: done, but some documents are missing or failed."""
 
 
-async def work_until_done(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: str, as_json: bool) -> int:
+async def work_until_done(parts: Sequence[GraphRAGKnowledgeBase], job: str, *, kb: str, as_json: bool) -> int:
     """Work until a job is done and print its outcome; returns the exit code.
 
     Args:
-        knowledge_base: where the job is.
+        parts: where the job is; of a split knowledge base, its shards, which do their parts in turn.
         job: its id.
         kb: the name of the knowledge base, for the command that continues after an interruption.
         as_json: whether to print JSON.
     """
     began = time.monotonic()
     try:
-        await work_until_idle(knowledge_base, job)
+        for part in parts:
+            await work_until_idle(part, job)
     except anyio.get_cancelled_exc_class():
         say(f"\nStopped. What is done is kept; `loom-kb add --kb {kb}` goes on with {job}.")
         raise
-    info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(job))
+    info = await to_thread.run_sync(lambda: info_of_parts([(part, part.job(job)) for part in parts]))
     if as_json:
         out_json(AddResult(job=info, documents=[]))
     else:

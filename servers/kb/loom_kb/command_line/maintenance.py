@@ -1,4 +1,4 @@
-"""The maintenance commands: check, move, rebuild, export, import."""
+"""The maintenance commands: check, move, shard, rebuild, export, import."""
 
 from __future__ import annotations
 
@@ -12,31 +12,53 @@ from loom_core.errors import InvalidInputError, NotFoundError, StoreUnavailableE
 from loom_core.knowledge.store.opening import has_store
 from loom_core.knowledge.store.place import place_in
 from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
-from loom_core.server.cli.database_option import after_move, move_target
+from loom_core.server.cli.database_option import after_move, database_setting, move_target
 from loom_kb.command_line.job_progress import work_until_done
 from loom_kb.language_model import run_with_confirmation
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.maintenance.finding import CheckReport
     from loom_core.knowledge.maintenance.salvage import SalvageReport
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store.changes import IndexName
+    from loom_core.knowledge.store.place import StorePlace
     from loom_kb.service import KnowledgeService
 
-__all__ = ["check", "export_archive", "import_archive", "move", "next_embedder", "rebuild"]
+__all__ = ["check", "export_archive", "import_archive", "move", "next_embedder", "rebuild", "shard"]
 
 _NAMED = 20  # documents that were lost
 
 
 async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb check`; return 0 if all is sound (or repaired), 1 if not, 3 if documents were lost."""
+    name: str = args.kb
+    whole = service.library.catalogue.place(name)
+    if shards := await to_thread.run_sync(service.library.catalogue.shards, name):
+        opened = {shard.name: partial(service.library.open_shard, shard, place) for shard, place in shards}
+        places = [place for _, place in shards]
+    else:
+        opened, places = {name: partial(service.library.get, name)}, [whole]
+    codes = [
+        await _check_one(each, place, opening, args)
+        for (each, opening), place in zip(opened.items(), places, strict=True)
+    ]
+    return 1 if 1 in codes else max(codes)
+
+
+async def _check_one(
+    name: str,
+    place: StorePlace,
+    opening: Callable[[], Awaitable[GraphRAGKnowledgeBase]],
+    args: argparse.Namespace,
+) -> int:
+    """Check a knowledge base, or a shard; returns as `check`."""
     from loom_core.knowledge.maintenance.salvage import check_file, salvage
 
-    place = service.library.catalogue.place(args.kb)
     if not await to_thread.run_sync(has_store, place):
-        raise NotFoundError(f"There is no knowledge base {args.kb!r}.", advice="`loom-kb list` shows them.")
+        raise NotFoundError(f"There is no knowledge base {name!r}.", advice="`loom-kb list` shows them.")
     done: list[str] = []
     lost: list[str] = []
     damage = [] if place.database else await to_thread.run_sync(check_file, place.file)
@@ -49,7 +71,7 @@ async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
 
         report = CheckReport(checked=["file"], findings=damage)
     else:
-        knowledge_base = await service.library.get(args.kb)
+        knowledge_base = await opening()
         if done:  # the salvaged documents are a job now
             await knowledge_base.worker.drain()
         report = await knowledge_base.check(repair=args.repair)
@@ -58,9 +80,9 @@ async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
     report.repaired[:0] = done
     report.notes[:0] = lost
     if args.json:
-        out_json({"name": args.kb, "sound": report.sound, **asdict(report)})
+        out_json({"name": name, "sound": report.sound, **asdict(report)})
     else:
-        _print_report(args.kb, report, repair=args.repair)
+        _print_report(name, report, repair=args.repair)
     if not report.sound:
         return 1
     return 3 if lost else 0
@@ -131,6 +153,42 @@ async def move(service: KnowledgeService, args: argparse.Namespace) -> int:
     else:
         out(f"All rows of {source} are in {target} now, too; its indexes are built at the first use.")
         out(following)
+    return 0
+
+
+async def shard(service: KnowledgeService, args: argparse.Namespace) -> int:
+    """Run `loom-kb shard`: split a knowledge base into shards, or delete what it had itself before."""
+    from loom_core.knowledge.sources.splitting import SplitStep, delete_original, split_into_shards
+
+    if args.delete_original:
+        if args.into or args.to:
+            raise InvalidInputError("--delete-original splits nothing.", advice="Give it without the others.")
+        await to_thread.run_sync(delete_original, service.library.catalogue.place(args.kb))
+        if args.json:
+            out_json({"name": args.kb, "deleted": True})
+        else:
+            out(f"The documents that {args.kb!r} had before it was split are deleted; its shards have them.")
+        return 0
+    if not args.into:
+        raise InvalidInputError("How many shards?", advice="Give --into N, such as --into 8.")
+    bars: dict[SplitStep, ProgressBar] = {}
+
+    def show(step: SplitStep, done: int, total: int) -> None:
+        bars.setdefault(step, ProgressBar(f"{step:9}", "documents")).show(done, total)
+
+    names = await split_into_shards(
+        service.library,
+        args.kb,
+        count=args.into,
+        databases=[database_setting(url) for url in args.to],
+        progress=show,
+    )
+    following = f"loom-kb shard {args.kb} --delete-original"
+    if args.json:
+        out_json({"name": args.kb, "shards": names, "next": following})
+    else:
+        out(f"{args.kb!r} is split into {names[0]} to {names[-1]}, and stands for all of them.")
+        out(f"What it had itself is still there, unused; `{following}` deletes it.")
     return 0
 
 
@@ -286,4 +344,4 @@ async def import_archive(service: KnowledgeService, args: argparse.Namespace) ->
             f"Its vectors are by {archive.manifest.embedder}, and those here by "
             f"{knowledge_base.embedder_id}: all imported passages are embedded again."
         )
-    return await work_until_done(knowledge_base, job, kb=name, as_json=args.json)
+    return await work_until_done([knowledge_base], job, kb=name, as_json=args.json)

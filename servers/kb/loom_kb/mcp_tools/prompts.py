@@ -58,6 +58,8 @@ def register_prompts(server: LoomServer, service: KnowledgeService, *, document:
         """Complete URIs of documents rather than ids: a person begins to type those."""
         if not (source := others.get("source")):
             return []
-        knowledge_base = await service.library.get(source)
-        listed = partial(knowledge_base.documents.list, uri_prefix=typed, limit=COMPLETION_LIMIT + 1)
-        return [row.uri for row in await to_thread.run_sync(listed)]
+        found: list[str] = []
+        for part in await service.library.parts(source):
+            listed = partial(part.documents.list, uri_prefix=typed, limit=COMPLETION_LIMIT + 1)
+            found += [row.uri for row in await to_thread.run_sync(listed)]
+        return found[: COMPLETION_LIMIT + 1]

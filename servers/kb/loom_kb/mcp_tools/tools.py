@@ -33,7 +33,7 @@ from loom_core.server.search.search_tool import (
 )
 from loom_core.storage.ownership import holder_of
 from loom_kb.graph_pages.app import GRAPH_TOOL_META
-from loom_kb.job_facts import job_info
+from loom_kb.job_facts import info_of_parts
 from loom_kb.language_model import configuration
 from loom_kb.models import (
     AddResult,
@@ -256,16 +256,16 @@ def _register_writing(server: LoomServer, service: KnowledgeService) -> None:
         addition = _Addition(service=service, request=request, source=source, description=description)
         try:
             unforeseen = bool(urls) and bool(configuration(service.settings.llm))
-            knowledge_base, job = await addition.agree_and_submit(ctx, confirm=confirm, unforeseen=unforeseen)
+            parts, job = await addition.agree_and_submit(ctx, confirm=confirm, unforeseen=unforeseen)
         except ConfirmationNeededError as error:
             asked = AddResult(documents=[], estimate=estimate_info(error.estimate))
             return tool_result(confirmation_text(error.estimate), asked)
-        info = await _wait_for_job(knowledge_base, job, _ADD_WAIT, ctx)
+        info = await _wait_for_job(parts, job, _ADD_WAIT, ctx)
         if info.finished_at is None and await become_task(
-            ctx, f"adding to {knowledge_base.name}", on_cancel=partial(knowledge_base.cancel_job, job)
+            ctx, f"adding to {info.source}", on_cancel=partial(_cancel, parts, job)
         ):
-            info = await _wait_for_job(knowledge_base, job, _WHOLE, ctx)
-        documents = await to_thread.run_sync(_list_added, knowledge_base, job)
+            info = await _wait_for_job(parts, job, _WHOLE, ctx)
+        documents = [each for part in parts for each in await to_thread.run_sync(_list_added, part, job)]
         lines = [job_text([info]), *map(document_line, documents)]
         if info.state in {"queued", "running"}:
             lines.append(f'It goes on in the background. Ask job(id="{info.id}") how far it is.')
@@ -373,7 +373,7 @@ class _Addition:
 
     async def agree_and_submit(
         self, ctx: ToolContext, *, confirm: bool, unforeseen: bool
-    ) -> tuple[GraphRAGKnowledgeBase, str]:
+    ) -> tuple[list[GraphRAGKnowledgeBase], str]:
         """Submit it, after asking the user if a language model would have to read a large amount.
 
         Args:
@@ -396,7 +396,7 @@ class _Addition:
         await consent(ctx, question, confirmed=confirm, otherwise=_CONFIRM.format("add"))
         return await self._submit(confirm=True)
 
-    async def _submit(self, *, confirm: bool) -> tuple[GraphRAGKnowledgeBase, str]:
+    async def _submit(self, *, confirm: bool) -> tuple[list[GraphRAGKnowledgeBase], str]:
         request = replace(self.request, confirm=confirm)
         return await self.service.add(request, source=self.source, description=self.description)
 
@@ -426,14 +426,8 @@ async def _list_sources(
             budget.add(f"- {line}")
         text = budget.text() if details or unusable else "There is no knowledge base yet: `add` makes one."
         return tool_result(text, SourcesResult(sources=details, documents=[]))
-    knowledge_base = await service.library.get(source)
-    after = position(cursor)
-
-    def page() -> list[tuple[int, DocumentInfo]]:
-        rows = knowledge_base.documents.list(after=after, limit=limit + 1)
-        return [(row.key, document_info(row)) for row in rows]
-
-    rows = await to_thread.run_sync(page)
+    listed = await service.list_documents(source, limit=limit + 1, cursor=position(cursor))
+    rows = [(after, document_info(row)) for after, row in listed]
     budget = TextBudget(narrow="the cursor", separator="\n")
     for _, document in rows[:limit]:
         budget.add(document_line(document))
@@ -596,11 +590,11 @@ def _register_job_tools(server: LoomServer, service: KnowledgeService) -> None:
             newest = await service.jobs(cursor=cursor)
             more = f'\n[older jobs: job(cursor="{newest.next_cursor}")]' if newest.next_cursor else ""
             return tool_result(job_text(newest.jobs) + more, newest)
-        knowledge_base, _ = await service.job(id)
+        parts = [part for part, _ in await service.job(id)]
         seconds = 0.0
         if action == "wait":
             seconds = _WHOLE if await become_task(ctx, f"waiting for {id}") else _JOB_WAIT
-        info = await _wait_for_job(knowledge_base, id, seconds, ctx, after=position(cursor))
+        info = await _wait_for_job(parts, id, seconds, ctx, after=position(cursor))
         return tool_result(job_text([info], page=bool(cursor)), JobResult(jobs=[info]))
 
     @server.tool(
@@ -617,33 +611,50 @@ def _register_job_tools(server: LoomServer, service: KnowledgeService) -> None:
     async def job_cancel(
         id: Annotated[str, Field(description=f"{_ID}.", min_length=1)],  # noqa: A002
     ) -> ToolReply[CancelResult]:
-        knowledge_base, _ = await service.job(id)
-        await knowledge_base.cancel_job(id)
-        info = await to_thread.run_sync(job_info, knowledge_base, knowledge_base.job(id))
+        parts = [part for part, _ in await service.job(id)]
+        await _cancel(parts, id)
+        info = await to_thread.run_sync(_facts, parts, id)
         return tool_result(job_text([info]), CancelResult(id=id, state=info.state))
 
 
+async def _cancel(parts: Sequence[GraphRAGKnowledgeBase], job: str) -> None:
+    for part in parts:
+        await part.cancel_job(job)
+
+
+def _facts(parts: Sequence[GraphRAGKnowledgeBase], job: str, after: int = 0) -> JobInfo:
+    return info_of_parts([(part, part.job(job)) for part in parts], after=after)
+
+
 async def _wait_for_job(
-    knowledge_base: GraphRAGKnowledgeBase, job: str, seconds: float, ctx: ToolContext, *, after: int = 0
+    parts: Sequence[GraphRAGKnowledgeBase], job: str, seconds: float, ctx: ToolContext, *, after: int = 0
 ) -> JobInfo:
     """Wait until a job is over, reporting its progress to the client.
 
     Args:
-        knowledge_base: where the job is.
+        parts: where the job is; of a split knowledge base, its shards.
         job: its id.
         seconds: to wait at most.
         ctx: the call.
-        after: cursor of its problems, see `job_info`.
+        after: cursor of its problems, see `info_of_parts`.
     """
     reporter = progress(ctx)
+    states: dict[str, Job] = {}
 
-    async def report(state: Job) -> None:
-        told = f"{state.processed} of {state.total} documents"
-        if state.state == "listing":
-            told = f"listing: {state.total:,} files so far"
-        await reporter.report(state.processed, told)
+    async def wait(part: GraphRAGKnowledgeBase) -> None:
+        async def report(state: Job) -> None:
+            states[part.name] = state
+            processed = sum(each.processed for each in states.values())
+            total = sum(each.total for each in states.values())
+            told = f"{processed} of {total} documents"
+            if state.state == "listing":
+                told = f"listing: {total:,} files so far"
+            await reporter.report(processed, told)
+
+        await part.wait_for_job(job, progress=report)
 
     with anyio.move_on_after(seconds):
-        await knowledge_base.wait_for_job(job, progress=report)
-    state = await to_thread.run_sync(knowledge_base.job, job)
-    return await to_thread.run_sync(partial(job_info, knowledge_base, state, after=after))
+        async with anyio.create_task_group() as tasks:
+            for part in parts:
+                tasks.start_soon(wait, part)
+    return await to_thread.run_sync(_facts, parts, job, after)

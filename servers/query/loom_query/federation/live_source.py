@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
@@ -130,7 +131,7 @@ class LiveSource:
 
 
 class _Openable(Protocol):
-    async def open_base(self) -> GraphRAGKnowledgeBase: ...
+    async def open_base(self, id_or_uri: str = "") -> GraphRAGKnowledgeBase: ...
 
 
 class OwnLiveSource(LiveSource):
@@ -158,13 +159,12 @@ class OwnLiveSource(LiveSource):
 
     async def read(self, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
         """See `LiveSource.read`; without a start, the excerpt surrounds the passage."""
-        knowledge_base = await self._base.open_base()
-
-        def find_excerpt() -> Excerpt | None:
-            stretches = (read(knowledge_base, form, start=start, tokens=tokens) for form in forms_of(id_))
-            return next(filter(None, stretches), None)
-
-        return await to_thread.run_sync(find_excerpt)
+        for form in forms_of(id_):
+            knowledge_base = await self._base.open_base(form)
+            found = await to_thread.run_sync(partial(read, knowledge_base, form, start=start, tokens=tokens))
+            if found is not None:
+                return found
+        return None
 
 
 class McpLiveSource(LiveSource):
