@@ -123,6 +123,15 @@ def trial(
         run.end()
 
 
+def nothing(args: argparse.Namespace, base: Path) -> Trial:
+    """No fault: how long it takes anyway, three times."""
+    with run_postgres(**_DURABLE) as server, trial(args, base, server.url()) as at_work:
+        for number in range(3):
+            with at_work.timing(f"{number + 1}"):
+                time.sleep(1)
+    return at_work
+
+
 def restart(args: argparse.Namespace, base: Path) -> Trial:
     """The database is killed, and started again after a while."""
     with (
@@ -263,6 +272,7 @@ def clock_of_database(args: argparse.Namespace, base: Path) -> Trial:
 FAULTS: dict[str, Fault] = {
     each.__name__.replace("_", "-"): each
     for each in (
+        nothing,
         restart,
         promote,
         cut,

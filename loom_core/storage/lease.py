@@ -11,7 +11,7 @@ from loom_core.errors import LoomError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LEASE_SECONDS", "SERVER_TIME", "LeaseRenewal"]
+__all__ = ["IS_HELD", "LEASE_SECONDS", "SERVER_TIME", "LeaseRenewal"]
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +20,10 @@ LEASE_SECONDS = 10.0
 
 SERVER_TIME = "EXTRACT(EPOCH FROM clock_timestamp())"
 """The time by the clock of a PostgreSQL server, which is the same for all, in SQL."""
+
+IS_HELD = f"expires BETWEEN {SERVER_TIME} AND {SERVER_TIME} + 2 * ?"
+"""Whether a lease of a length, the parameter, is held, in SQL: one with more time left than any lease has was
+renewed before the clock was put back, and its holder may be dead."""
 
 _RENEWALS = 4  # within a lease
 

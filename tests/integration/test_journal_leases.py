@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
+import psycopg
 import pytest
 
 from loom_core.errors import StoreError
@@ -119,6 +120,22 @@ async def test_the_run_of_a_killed_process_is_free_when_its_lease_is_over(url: s
         assert log.run.output == "3"
         log.add("agent_finish", {}, status="completed")
     assert (await journal.get(run.id)).status == "completed"
+    await journal.aclose()
+
+
+async def test_a_lease_from_before_the_clock_was_put_back_is_over(
+    url: str, start: Start, server: PostgresServer
+) -> None:
+    journal = _opened(url)
+    run = await journal.create(RunRequest(goal="g"))
+    child = start(run.id)
+    child.kill()
+    child.wait(timeout=10)
+    with psycopg.connect(server.url(), password=PASSWORD) as connection:
+        schema = url.rpartition("=")[2]
+        connection.execute(f"UPDATE {schema}_runs.drivers SET expires = expires + 3600".encode())
+    async with await _claim_when_free(journal, run.id) as log:
+        log.add("agent_finish", {}, status="completed")
     await journal.aclose()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import StoreError
-from loom_core.storage.lease import LEASE_SECONDS, SERVER_TIME, LeaseRenewal
+from loom_core.storage.lease import IS_HELD, LEASE_SECONDS, SERVER_TIME, LeaseRenewal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -102,7 +102,7 @@ class WorkLease:
             if time.monotonic() < self._next_look:
                 return False
             self._next_look = time.monotonic() + _LOOK_SECONDS
-            if self._database.row(f"SELECT 1 FROM worker WHERE expires > {SERVER_TIME}") is not None:
+            if self._database.row(f"SELECT 1 FROM worker WHERE {IS_HELD}", (self._seconds,)) is not None:
                 return False
             own = secrets.token_hex(8)
             with self._database.write() as db:
@@ -110,8 +110,8 @@ class WorkLease:
                     "INSERT INTO worker (holder, title, status, expires) "
                     f"VALUES (?, ?, ?, {SERVER_TIME} + ?) ON CONFLICT (one) DO UPDATE "
                     "SET holder = excluded.holder, title = excluded.title, status = excluded.status, "
-                    f"expires = excluded.expires WHERE worker.expires <= {SERVER_TIME}",
-                    (own, self._title, self._status(), self._seconds),
+                    f"expires = excluded.expires WHERE NOT (worker.{IS_HELD})",
+                    (own, self._title, self._status(), self._seconds, self._seconds),
                 ).rowcount
             if taken:
                 self._own = own
@@ -141,7 +141,7 @@ class WorkLease:
 
     def holder(self) -> LeaseHolder | None:
         """Return the process that has the lease, this one or another; None if there is none. Blocks."""
-        row = self._database.row(f"SELECT title, status FROM worker WHERE expires > {SERVER_TIME}")
+        row = self._database.row(f"SELECT title, status FROM worker WHERE {IS_HELD}", (self._seconds,))
         return None if row is None else LeaseHolder(row["title"], row["status"])
 
     @contextmanager

@@ -18,7 +18,7 @@ from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
 from loom_core.storage import ProcessLock
-from loom_core.storage.lease import LEASE_SECONDS, SERVER_TIME, LeaseRenewal
+from loom_core.storage.lease import IS_HELD, LEASE_SECONDS, SERVER_TIME, LeaseRenewal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -214,12 +214,13 @@ class LeasingDrivers(DriverRegistry):
 
     def is_alive(self, db: SQLConnection, driver: str) -> bool:
         """See `DriverRegistry.is_alive`."""
-        sql = f"SELECT 1 FROM drivers WHERE id = ? AND expires > {SERVER_TIME}"
-        return bool(driver) and db.execute(sql, (driver,)).fetchone() is not None
+        sql = f"SELECT 1 FROM drivers WHERE id = ? AND {IS_HELD}"
+        return bool(driver) and db.execute(sql, (driver, self._seconds)).fetchone() is not None
 
     def clean(self, db: SQLConnection) -> None:
         """See `DriverRegistry.clean`."""
-        for row in db.execute(f"SELECT id FROM drivers WHERE expires <= {SERVER_TIME}").fetchall():
+        sql = f"SELECT id FROM drivers WHERE NOT ({IS_HELD})"
+        for row in db.execute(sql, (self._seconds,)).fetchall():
             self.release_runs(db, row["id"])
 
     def leave(self) -> None:

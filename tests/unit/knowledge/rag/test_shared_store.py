@@ -139,6 +139,14 @@ async def test_a_process_that_lost_the_lease_writes_nothing_more(open_node: Open
     assert late.documents.counts()[0] == 1
 
 
+def test_a_lease_from_before_the_clock_was_put_back_is_free(open_node: Open):
+    killed, other = open_node("one"), open_node("other")
+    assert killed.worker.acquire()
+    with database_of(killed).write() as db:
+        db.execute("UPDATE worker SET holder = 'killed', expires = expires + 3600")
+    assert other.worker.acquire()
+
+
 def test_a_lease_that_is_not_renewed_is_free_and_one_that_is_renewed_is_not(open_node: Open):
     knowledge_base = open_node("one")
     database = database_of(knowledge_base)

@@ -216,7 +216,8 @@ async def test_shards_go_to_several_databases_in_turn(
     assert (await (await _opened(files)).query("striped horses", limit=1))[0].source == "test:zebra"
     await files.delete("notes")
     assert files.list() == []
-    assert Library(files.catalogue.place("x").folder.parents[1], database=urls[0]).list() == []
+    with closing(Library(files.catalogue.place("x").folder.parents[1], database=urls[0])) as other:
+        assert other.list() == []
 
 
 async def test_an_answer_says_which_shard_is_missing(files: Library, tmp_path: Path):
