@@ -336,6 +336,10 @@ class FirstStage:
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
         held: score by identifiers of each passage, see `Channels.score_identifiers`.
         nearness: how near the question is to the passages of each language, where vectors were asked.
+        per_bm25: what a point of BM25 contributes to a score.
+        per_rise: what the nearest passage's cosine contributes to its score; 0 without vectors.
+        rise: how far that is above what counts as zero; 0 without vectors.
+        zeros: that cosine, by language.
     """
 
     scores: dict[int, float]
@@ -344,6 +348,10 @@ class FirstStage:
     ms: dict[str, float] = field(default_factory=dict[str, float], compare=False)
     held: dict[int, float] = field(default_factory=dict[int, float])
     nearness: tuple[LanguageSimilarity, ...] = ()
+    per_bm25: float = 0.0
+    per_rise: float = 0.0
+    rise: float = 0.0
+    zeros: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def first_stage(
@@ -389,7 +397,9 @@ def first_stage(
     high = max(lexical.values(), default=0.0)
     words = {key: score / high if high else 0.0 for key, score in lexical.items()}
     if not near:
-        return FirstStage(_boost(words, held), lexical, semantic, ms, held)
+        return FirstStage(
+            _boost(words, held), lexical, semantic, ms, held, per_bm25=1 / high if high else 0.0
+        )
     typical = _typical(question, channels, near, settings)
     rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
     most = max(rise.values())
@@ -417,7 +427,18 @@ def first_stage(
         )
         for group in near
     )
-    return FirstStage(_boost(scores, held), lexical, semantic, ms, held, nearness)
+    return FirstStage(
+        _boost(scores, held),
+        lexical,
+        semantic,
+        ms,
+        held,
+        nearness,
+        per_bm25=lexical_weight / total / high if high else 0.0,
+        per_rise=vector_weight / total,
+        rise=max(0.0, most),
+        zeros=typical,
+    )
 
 
 def _boost(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:

@@ -27,7 +27,7 @@ from loom_core.knowledge.retrieval.global_search import (
     spread_note,
 )
 from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
-from loom_core.knowledge.retrieval.strategies import retrieve
+from loom_core.knowledge.retrieval.strategies import ScoreScale, retrieve
 from loom_core.observability.content import records_content, redact_content
 from loom_core.observability.families import CHANNEL_SECONDS, SEARCH_SECONDS
 from loom_core.observability.spans import KNOWLEDGE_SEARCH
@@ -73,6 +73,7 @@ class SearchAnswer:
         retrieve_ms: the rest of the time; `hybrid` searches words while the question is embedded.
         measures: how many passages each channel brought and how long each step took, by the names of the
             attributes of the search's span.
+        scale: the scale of the passages' scores, unless these were reordered after that.
     """
 
     items: list[KnowledgeItem]
@@ -84,6 +85,7 @@ class SearchAnswer:
     embed_ms: float
     retrieve_ms: float
     measures: dict[str, AttributeValue] = field(default_factory=dict[str, AttributeValue], compare=False)
+    scale: ScoreScale | None = field(default=None, compare=False)
 
 
 class IndexWorker(Protocol):
@@ -276,6 +278,7 @@ class Searcher:
             retrieve_ms=total_ms - asked.embed_ms,
             measures=measures
             | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)},
+            scale=retrieval.scale if retrieval and not wanted.diversity and not wanted.reranker else None,
         )
 
     async def _give_overview(

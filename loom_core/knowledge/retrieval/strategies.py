@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.config import RAGConfig, Strategy
     from loom_core.knowledge.retrieval.graph_expansion import LinkReader
 
-__all__ = ["ChunkHit", "Retrieval", "retrieve"]
+__all__ = ["ChunkHit", "Retrieval", "ScoreScale", "retrieve"]
 
 _NAMED_EACH = 4  # passages about one entity that the question names
 _SURE = 0.8  # minimum confidence that a passage is about the entity
@@ -52,6 +52,24 @@ class ChunkHit:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreScale:
+    """Scale of the scores of one answer, by which those of other shards can be compared with them.
+
+    Attributes:
+        top: the score of the best passage, before all were divided by it.
+        per_graph: what the score `graph` contributes, by its square root.
+        per_bm25: see `FirstStage`, as the others.
+    """
+
+    top: float
+    per_graph: float
+    per_bm25: float
+    per_rise: float
+    rise: float
+    zeros: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Retrieval:
     """Result of a retrieval, and how it was found.
 
@@ -61,6 +79,7 @@ class Retrieval:
         ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk` and `total`.
         fallback_to_vector: whether `graph_first` found nothing in the graph, and used vectors instead.
         nearness: see `FirstStage`.
+        scale: the scale of the scores.
     """
 
     found: list[ChunkHit]
@@ -68,6 +87,7 @@ class Retrieval:
     ms: dict[str, float]
     fallback_to_vector: bool = False
     nearness: tuple[LanguageSimilarity, ...] = ()
+    scale: ScoreScale | None = None
 
 
 def retrieve(
@@ -237,6 +257,18 @@ class _RetrievalRun:
             ms=self._ms,
             fallback_to_vector=fallback,
             nearness=self._first.nearness,
+            scale=self._scale(top),
+        )
+
+    def _scale(self, top: float) -> ScoreScale:
+        first = self._first
+        return ScoreScale(
+            top,
+            per_graph=self._config.graph_weight,
+            per_bm25=first.per_bm25,
+            per_rise=first.per_rise,
+            rise=first.rise,
+            zeros=first.zeros,
         )
 
     def _hit(self, key: int, top: float) -> ChunkHit:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.requests import AddRequest
     from loom_core.knowledge.retrieval.confidence import Match
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
+    from loom_core.knowledge.retrieval.strategies import ScoreScale
     from loom_core.knowledge.sources.federation.federation import FederatedAnswer
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.knowledge.store import DocumentRow
@@ -247,6 +248,13 @@ class _ShardSource(KnowledgeBaseProvider):
     @property
     def match(self) -> Match | None:
         return None if self.answer is None else self.answer.match
+
+    @property
+    def scale(self) -> ScoreScale | None:
+        answer = self.answer
+        if answer is None or answer.scale is None or not answer.match.confidence:
+            return None
+        return replace(answer.scale, top=answer.scale.top / answer.match.confidence)
 
     async def start(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):

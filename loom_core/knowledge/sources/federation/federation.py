@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
+    from loom_core.knowledge.retrieval.strategies import ScoreScale
 
 __all__ = [
     "START_SECONDS",
@@ -225,6 +226,7 @@ class Federation:
                 found,
                 limit=limit,
                 spaces=_spaces(chosen),
+                scales={source.name: source.scale for source in chosen if isinstance(source, _WithScale)},
                 ask=ask,
                 confidence=max(match.confidence for match in matches),
             )
@@ -285,6 +287,14 @@ class _WithMatch(Protocol):
 
     @property
     def match(self) -> Match | None: ...
+
+
+@runtime_checkable
+class _WithScale(Protocol):
+    """A shard for one question, which reports the scale of its scores; None if they have none."""
+
+    @property
+    def scale(self) -> ScoreScale | None: ...
 
 
 def _matches(

@@ -23,11 +23,14 @@ from anyio import to_thread
 
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.fusion import min_max
+from loom_core.knowledge.text.languages import language_group
 from loom_core.knowledge.text.query_identifiers import MatchGrade, comparable_text, extract_identifiers
 from loom_core.knowledge.text.shingles import TextSketch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from loom_core.knowledge.retrieval.strategies import ScoreScale
 
 __all__ = ["AskAgain", "candidates_for", "merge"]
 
@@ -73,6 +76,7 @@ async def merge(
     *,
     limit: int,
     spaces: Mapping[str, str] | None = None,
+    scales: Mapping[str, ScoreScale | None] | None = None,
     ask: AskAgain | None = None,
     confidence: float = 1.0,
 ) -> list[KnowledgeItem]:
@@ -87,13 +91,15 @@ async def merge(
             same if a source has none; where they contradict the order, the order counts.
         limit: maximum number.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
+        scales: the scales of the sources' relevances, by name; if all that found something have one, they are
+            shards, and their relevances are brought to one scale and taken as they are.
         ask: sends the follow-up queries of `plan_follow_up`; None sends none.
         confidence: relevance of the best passage, where several sources found something.
     """
     having = {name: list(items) for name, items in found.items() if items}
     if not having:
         return []
-    pool = await _pool_hits(query, having, spaces or {})
+    pool = await _pool_hits(query, having, spaces or {}, scales or {})
     more = pool if ask is None or len(found) == 1 else await _run_follow_ups(query, pool, list(found), ask)
     if len(having) == 1 and more is pool:
         return [item.of_source(name) for name, item in pool.candidates[:limit]]
@@ -101,13 +107,69 @@ async def merge(
 
 
 async def _pool_hits(
-    query: str, having: Mapping[str, Sequence[KnowledgeItem]], spaces: Mapping[str, str]
+    query: str,
+    having: Mapping[str, Sequence[KnowledgeItem]],
+    spaces: Mapping[str, str],
+    scales: Mapping[str, ScoreScale | None],
 ) -> _Pool:
     """Pool the hits of the sources on one scale, and follow the links among them."""
     candidates = [(name, item) for name, items in having.items() for item in items]
     if len(having) == 1:
         return _Pool(candidates, [score for items in having.values() for score in _own(items)])
-    words = await _score_by_words(query, [item for _, item in candidates])
+    known = {name: scale for name in having if (scale := scales.get(name)) is not None}
+    if len(known) == len(having):
+        scores = _rescale(candidates, known)
+    else:
+        scores = await _score_on_common_scale(query, having, spaces)
+    scores = await to_thread.run_sync(_boost_identifiers, query, candidates, scores)
+    top = max(scores)
+    relevance = [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
+    return await to_thread.run_sync(_apply_links, query, _Pool(candidates, relevance))
+
+
+def _rescale(
+    candidates: Sequence[tuple[str, KnowledgeItem]], scales: Mapping[str, ScoreScale]
+) -> list[float]:
+    """Return the scores that passages of shards would have in the whole.
+
+    There the highest BM25 and the nearest passage of all shards count as 1, and cosines are compared with
+    the average passage of all. The walk over the graph starts from the best passages of each shard: it counts
+    as much less as these are worse than the best of all.
+    """
+    per_bm25 = min((scale.per_bm25 for scale in scales.values() if scale.per_bm25), default=0.0)
+    zeros: dict[str, float] = {}
+    for language in {language for scale in scales.values() for language in scale.zeros}:
+        known = [scale.zeros[language] for scale in scales.values() if language in scale.zeros]
+        zeros[language] = sum(known) / len(known)
+    rise = max(scale.rise for scale in scales.values())
+    scores: list[float] = []
+    walked: list[float] = []
+    best = dict.fromkeys(scales, 0.0)
+    for name, item in candidates:
+        scale, bm25, cosine = scales[name], _score(item, "bm25") or 0.0, _score(item, "vector")
+        by_graph = scale.per_graph * (_score(item, "graph") or 0.0) ** 0.5
+        rest = item.relevance * scale.top - bm25 * scale.per_bm25 - by_graph
+        near = 0.0
+        language = language_group(str(item.metadata.get("language", "")))
+        if cosine is not None and rise and scale.rise and language in scale.zeros:
+            rest -= scale.per_rise * max(0.0, cosine - scale.zeros[language]) / scale.rise
+            near = scale.per_rise * max(0.0, cosine - zeros[language]) / rise
+        score = bm25 * per_bm25 + near + rest * (scale.rise / rise if rise else 1.0)
+        best[name] = max(best[name], score)
+        scores.append(score)
+        walked.append(by_graph)
+    top = max(best.values()) or 1.0
+    return [
+        score + by_graph * best[name] / top
+        for (name, _), score, by_graph in zip(candidates, scores, walked, strict=True)
+    ]
+
+
+async def _score_on_common_scale(
+    query: str, having: Mapping[str, Sequence[KnowledgeItem]], spaces: Mapping[str, str]
+) -> list[float]:
+    """Score passages on a common scale, to which the scores of their sources are fitted."""
+    words = await _score_by_words(query, [item for items in having.values() for item in items])
     common = _common(having, words, spaces)
     if not any(common):  # only the sources' own scores are known
         common = [score for items in having.values() for score in _own(items)]
@@ -116,10 +178,7 @@ async def _pool_hits(
         judged = common[len(scores) : len(scores) + len(items)]
         own = _calibrate(_own(items), judged)
         scores += [_OWN * mine + (1 - _OWN) * theirs for mine, theirs in zip(own, judged, strict=True)]
-    scores = await to_thread.run_sync(_boost_identifiers, query, candidates, scores)
-    top = max(scores)
-    relevance = [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
-    return await to_thread.run_sync(_apply_links, query, _Pool(candidates, relevance))
+    return scores
 
 
 def _boost_identifiers(
@@ -216,7 +275,7 @@ def _common(
 ) -> list[float]:
     """Return every passage's score on the common scale, 0 to 1: by words, and by cosine if comparable."""
     pool = [item for items in found.values() for item in items]
-    cosines = [_cosine(item) for item in pool]
+    cosines = [_score(item, "vector") for item in pool]
     named = {spaces.get(name, "") for name in found}
     if len(named) > 1 or "" in named or all(cosine is None for cosine in cosines):
         return list(words)
@@ -226,10 +285,10 @@ def _common(
     return [(word + near[place]) / 2 for place, word in enumerate(words)]
 
 
-def _cosine(item: KnowledgeItem) -> float | None:
+def _score(item: KnowledgeItem, channel: str) -> float | None:
     scores: object = item.metadata.get("scores")
-    cosine = cast("Mapping[str, object]", scores).get("vector") if isinstance(scores, dict) else None
-    return float(cosine) if isinstance(cosine, int | float) else None
+    score = cast("Mapping[str, object]", scores).get(channel) if isinstance(scores, dict) else None
+    return float(score) if isinstance(score, int | float) else None
 
 
 def _own(items: Sequence[KnowledgeItem]) -> list[float]:

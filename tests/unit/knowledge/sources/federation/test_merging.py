@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
+from loom_core.knowledge.retrieval.strategies import ScoreScale
 from loom_core.knowledge.sources.federation.merging import candidates_for, merge
 
 _HARBOUR = "The harbour of Visby was opened in 1901 and deepened twice since then by the town of Visby."
@@ -26,6 +27,7 @@ def test_more_is_asked_of_several_sources_than_is_wanted():
     assert candidates_for(5) == 20
     assert candidates_for(30) == 60
     assert candidates_for(100) == 100
+    assert candidates_for(20, shards=8) == 15
 
 
 async def test_one_source_alone_keeps_its_order_and_its_relevances():
@@ -142,3 +144,29 @@ async def test_a_field_of_a_document_does_not_pass_for_the_citations_of_copies()
     (rope, _) = await merge("rope", {"notes": [own], "wiki": [item("b", "A sail of linen.", 0.2)]}, limit=5)
     assert rope.id == "notes:a"
     assert "also_in" not in rope.metadata
+
+
+async def test_passages_of_shards_have_the_scores_that_they_would_have_in_the_whole():
+    def passage(id_: str, relevance: float, **scores: float) -> KnowledgeItem:
+        metadata = {"title": id_, "language": "en", "scores": scores}
+        return KnowledgeItem(id=id_, content=id_, source=id_, relevance=relevance, metadata=metadata)
+
+    near = {"per_graph": 0.3, "per_rise": 0.6, "zeros": {"alphabetic": 0.75}}
+    scales = {
+        "one": ScoreScale(top=1.3, per_bm25=0.4 / 20, rise=0.1, **near),
+        "two": ScoreScale(top=1.3, per_bm25=0.4 / 10, rise=0.05, **near),
+    }
+    found = {
+        "one": [
+            passage("first", 1.0, bm25=20, vector=0.85, graph=1.0),
+            passage("fourth", 0.12 / 1.3, vector=0.77),
+        ],
+        "two": [
+            passage("second", 1.0, bm25=10, vector=0.80, graph=1.0),
+            passage("third", 0.36 / 1.3, vector=0.78),
+        ],
+    }
+    merged = await merge("qwerty", found, limit=4, scales=scales)
+    assert [item.metadata["title"] for item in merged] == ["first", "second", "third", "fourth"]
+    # The best of shard two has half the BM25, half the rise, and so half of the walk over the graph.
+    assert [item.relevance for item in merged] == pytest.approx([1.0, 0.5, 0.18 / 1.3, 0.12 / 1.3], abs=0.001)
