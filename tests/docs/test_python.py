@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from loom_core import config, plugin_registry, plugins
 from loom_core.agent.agent import Agent
+from loom_core.knowledge import Library
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage, UserMessage
@@ -227,6 +229,17 @@ async def test_a_knowledge_base_in_a_program(run_page: RunPage, user_home: Path)
     assert "Anna Berg approved the budget." in said[0]
     assert said[0].endswith("{'added': 2}")
     assert (user_home / ".loom" / "kb" / "notes" / "record.db").is_file()
+
+
+async def test_a_knowledge_base_is_split_as_the_page_has_it(run_page: RunPage, tmp_path: Path) -> None:
+    said: list[str] = []
+    names = await run_page("docs/howto/scale.md", {"print": lambda *values: said.append(str(values))})
+    with closing(Library(tmp_path, embedder="hashing")) as library:
+        notes = await library.get("notes", create=True)
+        await notes.add_texts(["Anna Berg approved the budget.", "安娜去了杭州。"])
+        await to_thread.run_sync(library.close)
+        await names["split_notes"](library)
+    assert "Anna Berg approved" in said[0]
 
 
 @pytest.mark.parametrize("page", ["docs/server.md"])
