@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-import select
+import selectors
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -30,6 +30,8 @@ class CommitListener:
 
     Args:
         connect: returns a new connection.
+        notify: sends a notification to the channel over another connection: in a pooler, the same one could
+            get it although it gets no others.
         channel: the channel.
         heard: called after one or more notifications, and after a lost connection was replaced.
 
@@ -37,9 +39,16 @@ class CommitListener:
         hears: whether notifications arrive now: the listener has got one that it had sent itself.
     """
 
-    def __init__(self, connect: Callable[[], PostgresLine], channel: str, heard: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], PostgresLine],
+        notify: Callable[[str], object],
+        channel: str,
+        heard: Callable[[], None],
+    ) -> None:
         self.hears = False
         self._connect = connect
+        self._notify = notify
         self._channel = channel
         self._heard = heard
         self._stopped, self._stop = socket.socketpair()
@@ -67,7 +76,7 @@ class CommitListener:
         connection, own = line.connection, secrets.token_hex(8)
         try:
             connection.execute(f'LISTEN "{self._channel}"'.encode())
-            connection.execute("SELECT pg_notify(%s, %s)", [self._channel, own])
+            self._notify(own)
             while True:
                 payloads = {notice.payload for notice in connection.notifies(timeout=0)}
                 self.hears = self.hears or own in payloads
@@ -82,5 +91,7 @@ class CommitListener:
 
     def _is_stopped_within(self, seconds: float | None, *others: int) -> bool:
         """Wait for the end, for something to read elsewhere, or a time; return whether it is the end."""
-        ready, _, _ = select.select([self._stopped, *others], [], [], seconds)
-        return self._stopped in ready
+        with selectors.DefaultSelector() as selector:
+            for each in (self._stopped, *others):
+                selector.register(each, selectors.EVENT_READ)
+            return any(key.fileobj is self._stopped for key, _ in selector.select(seconds))

@@ -214,7 +214,11 @@ class PostgresDatabase:
         Returns:
             The listener, which the caller closes.
         """
-        return CommitListener(self._pool.connect, self._schema, heard)
+
+        def notify(payload: str) -> None:
+            self.row("SELECT pg_notify(?, ?)::text", (self._schema, payload))
+
+        return CommitListener(self._pool.connect, notify, self._schema, heard)
 
     def exists(self) -> bool:
         """Whether the schema exists and has tables of Loom."""
