@@ -16,7 +16,7 @@ from loom_core.errors import ConfigError, IndexDamagedError, StoreUnavailableErr
 from loom_core.knowledge.indexes.engines import pgvector
 from loom_core.knowledge.indexes.engines.servers import open_vector_index
 from loom_core.knowledge.interface import PassageVectors, VectorIndex, VectorQuery
-from loom_core.storage import postgres
+from loom_core.storage import postgres_pool
 from loom_core.testing.stores import VectorIndexContract
 from tests.fixtures.store_servers import free_port
 from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer, run_postgres
@@ -146,7 +146,7 @@ class TestServersThatFail:
         self, server: PostgresServer, index: VectorIndex, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(pgvector, "_SEARCH_SECONDS", 0.5)
-        monkeypatch.setitem(postgres._CONNECT, "connect_timeout", "2")
+        monkeypatch.setitem(postgres_pool._CONNECT, "connect_timeout", "2")
         other = open_index(server.setting(), name)
         server.pause()
         try:
