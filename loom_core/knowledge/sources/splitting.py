@@ -23,7 +23,7 @@ from loom_core.knowledge.maintenance.store_copy import owned_store
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store.job_upload import JobUpload, discard_unacknowledged
 from loom_core.knowledge.store.opening import has_store
-from loom_core.knowledge.store.shard import Shard, read_shard, refuse_sharded
+from loom_core.knowledge.store.shard import Shard, read_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -159,7 +159,10 @@ def delete_original(place: StorePlace) -> None:
 
 
 def _check_source(source: KnowledgeStore, name: str, library: Library) -> None:
-    refuse_sharded(name, source.get("shards"))
+    if source.get("shards"):
+        raise InvalidInputError(
+            f"The knowledge base {name!r} is split already.", advice="The number of its shards stays."
+        )
     if shard := read_shard(source):
         raise InvalidInputError(f"{name!r} is a shard of {shard.of!r}.", advice="Shards cannot be split.")
     if source.jobs.next() is not None:

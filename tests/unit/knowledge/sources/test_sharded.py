@@ -114,6 +114,8 @@ async def test_a_name_stands_for_all_its_shards(library: Library):
     (entry,) = library.list()
     assert (entry.name, entry.documents, entry.source.description) == ("notes", 8, "Of all kinds")
     assert "tags" in entry.source.supported_filters
+    with pytest.raises(InvalidInputError, match="'notes' is split already"):
+        await split_into_shards(library, "notes", count=2)
     whole = await _opened(library)
     titles = await _titles(library)
     assert sorted(title for each in titles for title in each) == sorted(TOPICS)
