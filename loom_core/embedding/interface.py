@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["EmbeddingKind", "EmbeddingProvider"]
+__all__ = ["EmbeddingKind", "EmbeddingProvider", "ForwardingEmbedder"]
 
 EmbeddingKind = Literal["passage", "query"]
 """Role of a text for the model: a passage, or a query."""
@@ -90,3 +90,52 @@ class EmbeddingProvider(ABC):
         Raises:
             EmbeddingError: the model cannot be loaded or does not respond.
         """
+
+
+class ForwardingEmbedder(EmbeddingProvider):
+    """An embedder that leaves everything to another one, for subclasses that change a part of that.
+
+    Args:
+        provider: the other one.
+    """
+
+    def __init__(self, provider: EmbeddingProvider) -> None:
+        self._provider = provider
+
+    @property
+    def id(self) -> str:
+        """See `EmbeddingProvider.id`."""
+        return self._provider.id
+
+    @property
+    def config(self) -> dict[str, str]:
+        """See `EmbeddingProvider.config`."""
+        return self._provider.config
+
+    @property
+    def dimension(self) -> int:
+        """See `EmbeddingProvider.dimension`."""
+        return self._provider.dimension
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """See `EmbeddingProvider.languages`."""
+        return self._provider.languages
+
+    @property
+    def cross_lingual(self) -> bool:
+        """See `EmbeddingProvider.cross_lingual`."""
+        return self._provider.cross_lingual
+
+    @property
+    def semantic(self) -> bool:
+        """See `EmbeddingProvider.semantic`."""
+        return self._provider.semantic
+
+    async def prepare(self) -> None:
+        """See `EmbeddingProvider.prepare`."""
+        await self._provider.prepare()
+
+    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+        """See `EmbeddingProvider.embed`."""
+        return await self._provider.embed(texts, kind=kind)

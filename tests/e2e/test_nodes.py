@@ -108,7 +108,7 @@ class Nodes:
         process.communicate()
 
     def environment(self) -> dict[str, str]:
-        """What the servers and commands of all nodes have."""
+        """Environment of the servers and commands of all nodes."""
         return {
             "LOOM_DATABASE": self.postgres.url(),
             "LOOM_DATABASE_SECRET": PASSWORD,

@@ -10,7 +10,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Final
 
-from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
+from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider, ForwardingEmbedder
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.text.languages import language_group
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CALIBRATION_TEXTS", "CurrentEmbedder", "LanguageCentroids", "embedder_language_groups"]
 
 
-class CurrentEmbedder(EmbeddingProvider):
+class CurrentEmbedder(ForwardingEmbedder):
     """The embedder that the store names; after a change, `follow` switches to the new one.
 
     Args:
@@ -35,43 +35,9 @@ class CurrentEmbedder(EmbeddingProvider):
     """
 
     def __init__(self, store: KnowledgeStore, provider: EmbeddingProvider) -> None:
+        super().__init__(provider)
         self._store = store
-        self._provider = provider
         self._known = {provider.id: provider}
-
-    @property
-    def id(self) -> str:
-        """Name of the exact vector space."""
-        return self._provider.id
-
-    @property
-    def config(self) -> dict[str, str]:
-        """Configuration that recreates the embedder."""
-        return self._provider.config
-
-    @property
-    def dimension(self) -> int:
-        """Length of every vector."""
-        return self._provider.dimension
-
-    @property
-    def languages(self) -> frozenset[str] | None:
-        """ISO 639-1 codes the model covers, or None for about every language."""
-        return self._provider.languages
-
-    @property
-    def cross_lingual(self) -> bool:
-        """Whether texts of equal meaning in different languages are near each other."""
-        return self._provider.cross_lingual
-
-    @property
-    def semantic(self) -> bool:
-        """Whether nearness of vectors means nearness in meaning."""
-        return self._provider.semantic
-
-    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
-        """Embed texts, see `EmbeddingProvider.embed`."""
-        return await self._provider.embed(texts, kind=kind)
 
     def get_or_create(self, id_: str, config: dict[str, str]) -> EmbeddingProvider:
         """Return an embedder by its id, created from its configuration unless known; blocks for a moment.
