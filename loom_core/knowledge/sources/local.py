@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.retrievers.passages import to_item
+from loom_core.knowledge.sources.named_source import NamedSource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalKnowledgeBase"]
 
 
-class LocalKnowledgeBase(KnowledgeBaseProvider):
+class LocalKnowledgeBase(NamedSource):
     """A knowledge base in a library as a source.
 
     Nothing is opened before the first question. If another process owns the knowledge base, that process
@@ -45,30 +45,16 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         retriever: Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None = None,
     ) -> None:
         self._library = library
-        self._info = info
+        super().__init__(info.name, description=info.description, search_hints=info.search_hints)
+        self._filters = info.supported_filters
         self._base = base or info.name
         self._retriever = retriever
         self._opened: GraphRAGKnowledgeBase | ShardedKnowledgeBase | None = None
 
     @property
-    def name(self) -> str:
-        """Its name among other sources."""
-        return self._info.name
-
-    @property
-    def description(self) -> str:
-        """Description of its content."""
-        return self._info.description
-
-    @property
-    def search_hints(self) -> Sequence[str]:
-        """Hints on what to search in it for."""
-        return self._info.search_hints
-
-    @property
     def supported_filters(self) -> Sequence[str]:
         """Fields of every document, and the fields that some have."""
-        return self._info.supported_filters
+        return self._filters
 
     @property
     def relevance_is_absolute(self) -> bool:

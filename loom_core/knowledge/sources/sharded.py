@@ -13,6 +13,7 @@ from loom_core.errors import SourceStartingError
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.retrieval.searcher import SearchAnswer
 from loom_core.knowledge.sources.federation.federation import Federation, PartialItems
+from loom_core.knowledge.sources.named_source import NamedSource
 from loom_core.knowledge.store.jobs import new_job_id
 from loom_core.knowledge.store.shard import shard_number
 
@@ -34,7 +35,7 @@ __all__ = ["ShardedKnowledgeBase", "submit_to_parts"]
 _SECONDS = 8.0  # of a shard's answer: less than a federation gives a source
 
 
-class ShardedKnowledgeBase(KnowledgeBaseProvider):
+class ShardedKnowledgeBase(NamedSource):
     """A split knowledge base, from `Library.open`: what works across its shards.
 
     A shard that fails or is late is missing from an answer, which says so in its notes.
@@ -47,29 +48,15 @@ class ShardedKnowledgeBase(KnowledgeBaseProvider):
     def __init__(
         self, info: SourceInfo, shards: Mapping[str, Callable[[], Awaitable[GraphRAGKnowledgeBase]]]
     ) -> None:
-        self._info = info
+        super().__init__(info.name, description=info.description, search_hints=info.search_hints)
+        self._filters = info.supported_filters
         self._shards = dict(shards)
         self._embedder = ""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-        return self._info.name
-
-    @property
-    def description(self) -> str:
-        """Description of its content."""
-        return self._info.description
-
-    @property
-    def search_hints(self) -> Sequence[str]:
-        """Hints on what to search in it for."""
-        return self._info.search_hints
-
-    @property
     def supported_filters(self) -> Sequence[str]:
         """Fields of every document, and those that some had when it was opened."""
-        return self._info.supported_filters
+        return self._filters
 
     @property
     def relevance_is_absolute(self) -> bool:
