@@ -79,6 +79,10 @@ class DerivedIndex(ABC):
         changes = self._store.changes
         return changes.head() - max(0, changes.state(self.name).watermark)
 
+    def has(self, head: int) -> bool:
+        """Whether the changes up to `head` are applied."""
+        return max(0, self._store.changes.state(self.name).watermark) >= head
+
     def close(self) -> None:
         """Release files; the next use opens them again."""
         with self._lock:

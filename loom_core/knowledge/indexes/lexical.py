@@ -118,9 +118,9 @@ class LexicalIndexes:
         while self.sync():
             pass
 
-    def files_lag(self) -> int:
-        """Return how many changes the index here has still to apply. Blocks."""
-        return self._local.lag() if self._needs_local(self.server.find()) else 0
+    def files_have(self, head: int) -> bool:
+        """Whether the index here has applied the changes up to `head`, or is not searched. Blocks."""
+        return not self._needs_local(self.server.find()) or self._local.has(head)
 
     def lag(self) -> int:
         """Return how many changes the index that is furthest behind has still to apply. Blocks."""

@@ -150,9 +150,9 @@ class VectorIndexes:
             self._chroma.discard()
         return False
 
-    def files_lag(self) -> int:
-        """Return how many changes the flat files have still to apply. Blocks."""
-        return self._flat.lag() if self._needs_flat(self.server.find()) else 0
+    def files_have(self, head: int) -> bool:
+        """Whether the flat files have applied the changes up to `head`, or are not searched. Blocks."""
+        return not self._needs_flat(self.server.find()) or self._flat.has(head)
 
     def lag(self) -> int:
         """Return how many changes the index that is furthest behind has still to apply. Blocks."""
@@ -247,6 +247,10 @@ class FlatVectors(DerivedIndex):
     def lag(self) -> int:
         """Return how many changes are still to be applied; 0 if there never was an embedder."""
         return super().lag() if self._dimension() else 0
+
+    def has(self, head: int) -> bool:
+        """Whether the changes up to `head` are applied, or there never was an embedder."""
+        return not self._dimension() or super().has(head)
 
     def _up_to(self, state: IndexState) -> LanguageVectors:
         vectors = self._read

@@ -660,4 +660,5 @@ class KnowledgeBaseWorker:
         return max(self._words.server.lag(), self._vectors.server.lag())
 
     def _is_behind(self) -> bool:
-        return self._words.files_lag() > 0 or self._vectors.files_lag() > 0
+        head = self._store.changes.head()
+        return not (self._words.files_have(head) and self._vectors.files_have(head))

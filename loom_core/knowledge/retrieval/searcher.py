@@ -222,9 +222,10 @@ class Searcher:
 
     async def find(self, request: SearchRequest) -> SearchAnswer:
         """Answer in this process, without a span."""
-        await self._follow()
         store = self._context.store
         glance = await to_thread.run_sync(store.glance)
+        if await self._follow(glance):
+            glance = await to_thread.run_sync(store.glance)
         with store.remember(glance.meta):
             return await self._find(request, glance)
 
@@ -355,13 +356,21 @@ class Searcher:
             if item.relevance > 0 or chosen
         }
 
-    async def _follow(self) -> None:
-        """Apply the changes of other machines, which do not keep the indexes of this one in step."""
+    async def _follow(self, glance: StoreGlance) -> bool:
+        """Apply the changes of other machines, which do not keep the indexes of this one in step.
+
+        Returns:
+            Whether there were any.
+        """
         context = self._context
         if context.store.sharing is None or context.worker.is_running:
-            return
-        if await to_thread.run_sync(lambda: context.words.files_lag() + context.vectors.files_lag()):
+            return False
+        files, head = (context.words, context.vectors), glance.head
+        with context.store.remember(glance.meta):
+            is_behind = await to_thread.run_sync(lambda: not all(each.files_have(head) for each in files))
+        if is_behind:
             await context.worker.restore()
+        return is_behind
 
     async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
         """Embed a question if necessary; for `hybrid`, search words in parallel, and vectors afterwards."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -570,3 +571,20 @@ async def test_the_character_0_is_treated_as_in_a_file(open_node: Open, tmp_path
     with pytest.raises(InvalidInputError, match=r"U\+0000"):
         await there.remove(["a\0b"])
     file.close()
+
+
+async def test_a_question_makes_at_most_eight_round_trips(server: PostgresServer, open_node: Open):
+    with psycopg.connect(server.url(), password=PASSWORD, autocommit=True) as connection:
+        connection.execute("ALTER ROLE loom SET log_statement = 'all'")
+        try:
+            node = open_node("one")
+            await node.add_texts([f"{text} It is kept in Shelf {n}." for n, text in enumerate(TEXTS * 10)])
+            question = "Where is the program by Ada Lovelace for the Analytical Engine?"
+            assert "Ada" in await best(node, question)
+            before = len(server.log)
+            assert "Ada" in await best(node, question)
+        finally:
+            connection.execute("ALTER ROLE loom RESET log_statement")
+    statements = re.findall(r"(?:statement|execute [^:]*): (.*)", server.log[before:])
+    along = ("BEGIN", "COMMIT", "SELECT set_config")  # sent together with the statement of the transaction
+    assert 4 <= len([each for each in statements if not each.startswith(along)]) <= 8, statements
