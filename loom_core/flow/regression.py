@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from loom_core.config_file import plain_reason
 from loom_core.errors import ConfigError, LLMError, LoomError
@@ -27,6 +27,7 @@ from loom_core.flow.http import EndpointCaller
 from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.responses.reply import RouteAction, RouteHow
+from loom_core.flow.understanding.moments import situation
 from loom_core.llm.json_schema.values import readable_path
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.journal import Journal
@@ -78,6 +79,11 @@ class Utterance(_StrictModel):
     decision: dict[str, JsonValue] | None = Field(default=None, description="The model's decision about it.")
     expect_rules: Expectation | None = Field(default=None, description="What is expected without the model.")
     context: dict[str, JsonValue] = Field(default={}, description="Variables that it brings.")
+    now: AwareDatetime | None = Field(
+        default=None,
+        strict=False,
+        description="When it is said, as 2026-12-01T10:00:00+08:00: tomorrow counts from there.",
+    )
     note: str = Field(default="", description="A comment for people.")
     line: int = Field(default=0, exclude=True, description="Line number, from 1.")
 
@@ -202,10 +208,12 @@ async def check_utterances(
                 continue
             script.decision = each.decision
             checked += 1
+            clock = nullcontext() if each.now is None else situation(each.now, "en")
             try:
-                reply = await orchestrator.query(
-                    each.message, session_id=sessions.get(each.session, ""), context=each.context
-                )
+                with clock:
+                    reply = await orchestrator.query(
+                        each.message, session_id=sessions.get(each.session, ""), context=each.context
+                    )
             except LoomError as error:
                 differences.append(Difference(each.line, each.message, "error", "", str(error)))
                 continue

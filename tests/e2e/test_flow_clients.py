@@ -69,8 +69,8 @@ def test_a_client_in_typescript_talks_is_asked_and_gets_done_what_it_said(
     *before, done = seen["said"]
     assert [each["status"] for each in before] == ["input_required"] * 3
     assert "从哪天开始" in before[0]["text"]
-    assert "明天 起 3 天年假" in before[1]["text"]
-    assert "明天 起 2 天年假" in before[2]["text"]
+    assert "2027年3月1日（周一） 起 3 天年假" in before[1]["text"]
+    assert "2027年3月1日（周一） 起 2 天年假" in before[2]["text"]
     assert done["status"] == "completed"
     assert effects() == ["leave", "notification"], "once, after the last word"
     assert "There is no flow '没有'" in seen["refused"]

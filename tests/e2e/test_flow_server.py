@@ -64,7 +64,7 @@ def test_a_client_that_cannot_ask_passes_on_what_the_user_says(start: Start, era
     server = start(era=era)
     reply = answered(server, "flow_chat", message="我想请三天假")
     session = reply["session_id"]
-    for said in ("明天", "是"):
+    for said in ("2027年3月1日", "是"):
         reply = answered(server, "flow_chat", message=said, session_id=session)
     assert reply["status"] == "completed"
     assert reply["structured"]["number"].startswith("LV-")
@@ -76,7 +76,7 @@ def test_a_client_of_round_trips_answers_by_making_the_call_again(start: Start, 
     server = start()
     call = {"name": "leave_request", "arguments": {"days": 2}, "_meta": _FORMS}
     asked = server.request("tools/call", call)
-    contents: list[dict[str, Any]] = [{"start": "周一"}, {}]
+    contents: list[dict[str, Any]] = [{"start": "2027-03-01"}, {}]
     while asked.get("resultType") == "input_required":
         ((name, request),) = asked["inputRequests"].items()
         assert request["method"] == "elicitation/create"
@@ -93,7 +93,7 @@ def test_a_client_of_round_trips_answers_by_making_the_call_again(start: Start, 
 def test_a_killed_server_leaves_a_conversation_that_the_next_one_goes_on_with(start: Start, effects) -> None:
     server = start()
     reply = answered(server, "flow_chat", message="我想请三天假")
-    confirm = answered(server, "flow_chat", message="明天", session_id=reply["session_id"])
+    confirm = answered(server, "flow_chat", message="2027年3月1日", session_id=reply["session_id"])
     assert confirm["pending"][0]["kind"] == "approval"
     server.process.send_signal(signal.SIGKILL)
     server.process.wait(30)
@@ -159,7 +159,7 @@ def test_over_http_a_run_belongs_to_the_token_that_began_it(
 
     async def user(_context: object, params: Any) -> ElicitResult:
         asked.append(params.message)
-        return ElicitResult(action="accept", content={"start": "周一"} if len(asked) == 1 else {})
+        return ElicitResult(action="accept", content={"start": "2027-03-01"} if len(asked) == 1 else {})
 
     async def talk(url: str) -> None:
         @asynccontextmanager

@@ -19,6 +19,7 @@ from loom_core.flow.config.models_endpoint import (
     WrittenEndpoint,
 )
 from loom_core.flow.config.models_step import StepConfig
+from loom_core.flow.understanding.moments import zone_of
 from loom_core.knowledge.sources.documents import TextDocument
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig
@@ -141,6 +142,12 @@ Confirm: TypeAlias = Literal["never", "always", "model"]
 _TRUNCATED = 4096
 
 
+def _check_zone(name: str) -> str:
+    if name and zone_of(name) is None:
+        raise ValueError(f"there is no time zone {name!r}: give an IANA name such as Asia/Shanghai")
+    return name
+
+
 class BasicSettings(ConfigSection):
     """Name, language and instructions of the assistant."""
 
@@ -149,6 +156,11 @@ class BasicSettings(ConfigSection):
     language: Literal["auto", "zh", "en"] = Field(
         default="auto",
         description="The language of its own sentences: `zh`, `en`, or `auto`, that of the message.",
+    )
+    timezone: Annotated[str, AfterValidator(_check_zone)] = Field(
+        default="",
+        description="The time zone of its users (`Asia/Shanghai`, an IANA name), from which 明天 and "
+        "\"in two hours\" count; by default this machine's. A message's context `timezone` overrides it.",
     )
     instructions: str = Field(default="", description="Instructions for the model.")
     greeting: str = Field(default="", description="Its reply to a greeting, or to an empty message.")

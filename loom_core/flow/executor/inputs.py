@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
+from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.formats import has_format, is_in_format, read_by_format
+from loom_core.flow.understanding.slots import RejectedValue
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
@@ -17,7 +20,15 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models_step import StepConfig
     from loom_core.flow.understanding.language import Language
 
-__all__ = ["input_form", "input_names_of", "missing_inputs", "uses_input", "validate_inputs", "with_defaults"]
+__all__ = [
+    "input_form",
+    "input_names_of",
+    "missing_inputs",
+    "normalise_formats",
+    "uses_input",
+    "validate_inputs",
+    "with_defaults",
+]
 
 _IN_PARTS = (
     "required",
@@ -75,7 +86,31 @@ def validate_inputs(
         return dict(given)
     if not whole:
         schema = {name: part for name, part in schema.items() if name not in _IN_PARTS}
-    return ToolArguments(flow.title, schema).validate(dict(given))
+    return ToolArguments(flow.title, schema).validate(normalise_formats(schema, given))
+
+
+def normalise_formats(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return inputs with each value of a `format` in its standard form: 明天 as a date.
+
+    Raises:
+        InvalidInputError: a text is no such value, or not certainly one.
+    """
+    inputs = dict(given)
+    for name, part in _properties(schema).items():
+        value = inputs.get(name)
+        if not isinstance(part, Mapping) or not isinstance(value, str):
+            continue
+        schema_of_value = cast("Mapping[str, Any]", part)
+        if not has_format(schema_of_value) or is_in_format(value, schema_of_value):
+            continue
+        read = read_by_format(value, schema_of_value)
+        if read is MISSING or not is_in_format(read, schema_of_value):
+            refused = RejectedValue(name, None, schema_of_value)
+            raise InvalidInputError(
+                f"{name!r} cannot be {value!r}.", advice=Phrases.of("en").describe_valid_values(refused)
+            )
+        inputs[name] = read
+    return inputs
 
 
 def input_form(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.executor.inputs import check_known, validate_inputs
+from loom_core.flow.executor.inputs import check_known, normalise_formats, validate_inputs
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ class ActionSpace:
         if strange := [name for name in parameters if name not in known]:
             raise _unknown_error("input", strange[0], list(known))
         shared = {name: pending.schema[name] for name in ("$defs", "definitions") if name in pending.schema}
-        return ToolArguments("answer", {"type": "object", "properties": known, **shared}).validate(
-            {name: value for name, value in parameters.items() if value is not None}
-        )
+        schema = {"type": "object", "properties": known, **shared}
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return ToolArguments("answer", schema).validate(normalise_formats(schema, given))
 
     def render(self) -> str:
         """Render the action space for a model."""

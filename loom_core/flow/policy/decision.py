@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.flow.policy.action_space import ActionSpace, DecisionAction
 from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.moments import current_situation
 from loom_core.flow.understanding.numbers import number_of, without_fixed_words
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.scripts import normalise
@@ -160,7 +160,7 @@ def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
         action_space: the possible actions.
         instructions: instructions of the flow file for the model.
     """
-    day = datetime.now(UTC).astimezone()
+    day = current_situation().now
     task = _TASK.format(
         pending="" if action_space.pending is None else _PENDING,
         actions=", ".join(f"`{each}`" for each in action_space.actions),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.flow.understanding.numbers import number_in
-from loom_core.flow.understanding.small_talk import is_cancel, yes_or_no
+from loom_core.flow.understanding.small_talk import is_cancel
+from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.scripts import normalise
 from loom_core.runs.run import Pending
 

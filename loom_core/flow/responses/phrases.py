@@ -66,7 +66,9 @@ class Phrases:
         between, at_least, at_most: the valid numbers.
         whole, any_whole, any_number: the form of a number.
         wanted: the form of the value that is asked for.
-        long_enough, a_date: the form of a text, and of a date.
+        long_enough: the form of a text.
+        ambiguous: asks which of several values is meant.
+        formats: the form of values by their `format`.
         either: which of several inputs a correction is for.
         not_open: the user wants to cancel a flow that is not active.
         back: the conversation returns to an interrupted run.
@@ -114,7 +116,8 @@ class Phrases:
     any_number: str
     wanted: str
     long_enough: str
-    a_date: str
+    ambiguous: str
+    formats: Mapping[str, str]
     either: str
     not_open: str
     back: str
@@ -135,6 +138,8 @@ class Phrases:
 
     def rejection_text(self, refused: RejectedValue) -> str:
         """Explain why a value was rejected and what is valid, as far as its schema has texts for people."""
+        if refused.choices:
+            return self.ambiguous.format(name=refused.title, values=self.join.join(refused.choices))
         wants = self.describe_valid_values(refused)
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
 
@@ -193,8 +198,8 @@ class Phrases:
             return self.join.join(choice.label_in(self.language) for choice in choices)
         if isinstance(about := schema.get("description"), str) and about:
             return about
-        if schema.get("format") == "date":
-            return self.a_date
+        if form := self.formats.get(str(schema.get("format"))):
+            return form
         least = schema.get("minLength")
         return self.long_enough.format(least=least) if isinstance(least, int) and least > 1 else ""
 
@@ -254,7 +259,17 @@ _ENGLISH = Phrases(
     any_number="a number",
     wanted="{name}: {form}.",
     long_enough="at least {least} characters",
-    a_date="a date, such as 2026-12-01",
+    ambiguous="{name}: which of these do you mean: {values}?",
+    formats={
+        "date": "a date, such as 1 December or 2026-12-01",
+        "time": "a time of the day, such as 3:30 pm or 15:30",
+        "date-time": "a date and a time, such as 1 December, 3:30 pm",
+        "duration": "how long, such as an hour and a half",
+        "money": "an amount, such as 1,200",
+        "phone": "a phone number, with +country code if it is abroad",
+        "email": "an e-mail address",
+        "address": "a street with a number",
+    },
     either="Which do you mean: {names}? Please name it, as in “change … to {value}”.",
     not_open="“{flow}” is not in progress here; what is already done cannot be cancelled here.",
     back="“{flow}” is still open: {question}",
@@ -302,7 +317,17 @@ _CHINESE = Phrases(
     any_number="数字",
     wanted="{name}：{form}。",
     long_enough="至少{least}个字",
-    a_date="日期，如 2026-12-01",
+    ambiguous="{name}：您指的是哪一个：{values}？",
+    formats={
+        "date": "日期，如12月1日或 2026-12-01",
+        "time": "几点，如下午三点半或 15:30",
+        "date-time": "日期和时间，如12月1日下午三点半",
+        "duration": "多长时间，如一个半小时",
+        "money": "金额，如 1200",
+        "phone": "电话号码，境外号码请带国家区号",
+        "email": "邮箱地址",
+        "address": "带门牌号的地址",
+    },
     either="您要改的是哪一项：{names}？请说“把……改成{value}”。",
     not_open="“{flow}”现在没有在办理；已经办好的，这里取消不了。",
     back="“{flow}”还没有办完：{question}",

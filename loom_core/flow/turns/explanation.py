@@ -77,6 +77,11 @@ class Explanation:
 
 async def explain(turn: TurnContext, *, ask_model: bool) -> Explanation:
     """Process a message as `turn.process_turn` does, and stop before any effect."""
+    with turn.situation():
+        return await _explain(turn, ask_model=ask_model)
+
+
+async def _explain(turn: TurnContext, *, ask_model: bool) -> Explanation:
     began = time.perf_counter()
     turn = await observe(turn)
     plan = await make_plan(turn)

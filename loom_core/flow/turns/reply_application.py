@@ -90,7 +90,8 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
         return phrases.ask_which_input(said.either, plan.asking.input_schema), True
     if said is None or said.refused is None:
         return phrases.again, False
-    return phrases.rejection_text(said.refused), said.refused.value is not None
+    refused = said.refused
+    return phrases.rejection_text(refused), refused.value is not None or bool(refused.choices)
 
 
 def reply_from_decision(

@@ -122,7 +122,7 @@ async def process_turn(turn: TurnContext) -> TurnOutcome:
     """
     conversation = turn.conversation
     turn = replace(turn, late=tuple(await turn.conversations.find_unreported(conversation)))
-    with _message_span(turn) as note:
+    with _message_span(turn) as note, turn.situation():
         outcome = await _carry_out(turn)
         note(outcome)
     outcome = _with_late(turn, outcome)
@@ -148,10 +148,11 @@ async def begin_next(turn: TurnContext) -> TurnOutcome | None:
         return None
     last = await turn.conversations.latest_run(conversation)
     further = conversation.next_request()
-    if further.flows:
-        outcome = await _begin_offered(turn, further, last)
-    else:
-        outcome = await _process_unread(turn, last)
+    with turn.situation():
+        if further.flows:
+            outcome = await _begin_offered(turn, further, last)
+        else:
+            outcome = await _process_unread(turn, last)
     if outcome is None:
         return None
     if outcome.run_id:

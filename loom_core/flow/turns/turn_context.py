@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -17,6 +17,7 @@ import anyio
 
 from loom_core.errors import LLMError
 from loom_core.flow.policy.router import RouteMatch
+from loom_core.flow.understanding.moments import current_situation, situation, zone_of
 from loom_core.redaction import redact_log_text
 
 if TYPE_CHECKING:
@@ -121,6 +122,12 @@ class TurnContext:
     unfinished: tuple[Run, ...] = ()
     waiting: tuple[Run, ...] = ()
     match: RouteMatch = field(default_factory=lambda: RouteMatch("none"))
+
+    def situation(self) -> AbstractContextManager[None]:
+        """Return a context in which what is said is understood in the time zone of the conversation."""
+        zone = zone_of(self.context.get("timezone")) or zone_of(self.file.basic_settings.timezone)
+        now = current_situation().now
+        return situation(now if zone is None else now.astimezone(zone), self.phrases.language)
 
     @property
     def context(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from loom_core.flow.understanding.formats import format_in_words
 from loom_core.flow.understanding.language import in_language
 
 if TYPE_CHECKING:
@@ -58,13 +59,16 @@ def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
 
 
 def with_titles(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: Language) -> dict[str, Any]:
-    """Replace choices in inputs by their titles, for people."""
+    """Replace choices in inputs by their titles, and dates and durations by words, for people."""
     named: object = schema.get("properties")
     parts: Mapping[str, object] = cast("Mapping[str, object]", named) if isinstance(named, Mapping) else {}
     told = dict(inputs)
     for name, value in inputs.items():
-        part = parts.get(name)
-        for choice in choices_of(cast("Mapping[str, Any]", part)) if isinstance(part, Mapping) else []:
+        if not isinstance(part := parts.get(name), Mapping):
+            continue
+        schema = cast("Mapping[str, Any]", part)
+        told[name] = format_in_words(value, schema, language)
+        for choice in choices_of(schema):
             if choice.title and choice.value == value:
                 told[name] = choice.label_in(language)
     return told

@@ -39,16 +39,25 @@ _WORDS: Mapping[str, float] = {
     "a": 1,
     "an": 1,
     "half": 0.5,
-    "dozen": 12,
+    "couple": 2,
 }
+_SCALES: Mapping[str, int] = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 1_000_000}
+_HALVES = {"半": 0.5, "半打": 6}
 _TEN = 10
+_THOUSAND = 1000
 _A_RANGE = 2  # 两三天 means two or three
 _MAX_LENGTH = 40
 
-_ARABIC = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,10})?"
-_HAN = "[" + "".join(sorted({*_DIGITS, *_UNITS, "万", "亿"})) + "]+(?:点[" + "".join(_DIGITS) + "]+)?|半"
-_WORD = "(?:" + "|".join(sorted(_WORDS, key=len, reverse=True)) + ")"
-_ENGLISH = rf"\b{_WORD}(?:[ -]{_WORD})*\b"
+_ARABIC = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,10})?(?P<scale> ?万|k\b)?"
+_HAN = (
+    "["
+    + "".join(sorted({*_DIGITS, *_UNITS, "万", "亿"}))
+    + "]+(?:点["
+    + "".join(_DIGITS)
+    + "]+)?(?:打(?![电算车针折]))?|半打|半"
+)
+_WORD = "(?:" + "|".join(sorted({*_WORDS, *_SCALES}, key=len, reverse=True)) + ")"
+_ENGLISH = rf"\b{_WORD}(?:(?:[ -]| and ){_WORD})*\b"
 _ANY = re.compile(rf"(?P<arabic>{_ARABIC})|(?P<han>{_HAN})|(?P<english>{_ENGLISH})")
 
 _NUMERAL = "[0-9" + "".join(sorted({*_DIGITS, *_UNITS, "万", "亿"})) + "]"
@@ -59,6 +68,15 @@ _FIXED = re.compile(
 """Words with a numeral that count nothing. 一下午 counts, and 二十一起 does."""
 _WEEKDAY = re.compile("(?:周|星期|礼拜)[一二三四五六]")
 _ORDINAL = re.compile(rf"第\s*{_NUMERAL}+")
+_ENGLISH_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_ENGLISH_ORDINAL = re.compile(rf"\b({'|'.join(_ENGLISH_ORDINALS)})(?: (?:one|option|choice))?\b")
+_AND_A_HALF = re.compile(rf"({_NUMERAL}+)个半(?!小时|钟头|月)")
+_ALONE = re.compile(r"\b(?:just|only) (?:me|myself|one of us)\b|就我自己|只有我(?:自己)?")
+_VAGUE = re.compile(
+    rf"{_NUMERAL} ?[几多来](?!次)|几{_NUMERAL}|分之|"
+    r"\b(?:third|quarter|fifth|tenth)s\b|\b(?:a|one) (?:third|quarter)\b|[0-9] ?/ ?[0-9]"
+)
+"""Numbers that are not known exactly, and fractions."""
 
 
 def number_of(text: str) -> float | None:
@@ -75,7 +93,17 @@ def number_in(text: str) -> float | None:
     第二个 is 2, and 第一次请，请三天 is 3.
     """
     plain = without_fixed_words(_WEEKDAY.sub(" ", _plain(text)))
-    found = _numbers(_ORDINAL.sub(" ", plain)) or _numbers(plain)
+    if _VAGUE.search(plain):
+        return None
+    if (halved := _AND_A_HALF.search(plain)) is not None and (whole := number_of(halved[1])) is not None:
+        return whole + 0.5
+    english = _ENGLISH_ORDINAL.findall(plain)
+    found = _numbers(_ENGLISH_ORDINAL.sub(" ", _ORDINAL.sub(" ", plain)))
+    if not found and len(set(english)) == 1:
+        return _ENGLISH_ORDINALS.index(english[0]) + 1
+    found = found or _numbers(plain)
+    if not found and _ALONE.search(plain):
+        return 1
     return _value(found[0]) if len(found) == 1 else None
 
 
@@ -98,14 +126,21 @@ def _plain(text: str) -> str:
 
 def _value(found: re.Match[str]) -> float | None:
     if found["arabic"]:
-        digits = found["arabic"].replace(",", "")
-        return float(digits) if "." in digits else int(digits)
+        scale = (found["scale"] or "").strip()
+        digits = found["arabic"].removesuffix(found["scale"] or "").replace(",", "")
+        if not scale:
+            return float(digits) if "." in digits else int(digits)
+        amount = float(digits) * (1000 if scale == "k" else 10_000)
+        return int(amount) if amount.is_integer() else amount
     return _of_han(found["han"]) if found["han"] else _of_words(found["english"])
 
 
 def _of_han(text: str) -> float | None:
-    if text == "半":
-        return 0.5
+    if text in _HALVES:
+        return _HALVES[text]
+    if text.endswith("打"):
+        dozens = _of_han(text.removesuffix("打"))
+        return None if dozens is None else 12 * dozens
     whole, _, fraction = text.partition("点")
     value = _of_whole_han(whole)
     if value is None or not fraction:
@@ -145,13 +180,33 @@ def _of_whole_han(text: str) -> int | None:
 
 
 def _of_words(text: str) -> float | None:
-    words = [_WORDS[word] for word in re.split("[ -]", text)]
-    if len(words) == 1:
-        return words[0]
-    first, second = words[0], words[1]
-    if len(words) == 2 and first >= 2 * _TEN and 0 < second < _TEN:
-        return first + second
-    return first * second if words == [1, second] and second in {12, 0.5} else None
+    """Add up "two thousand and five", "half a dozen", "one and a half"; None if it is no number."""
+    words = re.split("[ -]", text)
+    if fixed := {"a half": 0.5, "half a dozen": 6, "a couple": 2}.get(" ".join(words)):
+        return fixed
+    half = words[-3:] == ["and", "a", "half"]
+    total: float = 0
+    group: float | None = None  # the part below the next scale
+    for word in words[:-3] if half else words:
+        if word == "and":
+            continue
+        if scale := _SCALES.get(word):
+            group = (1 if group is None else group) * scale
+            if scale >= _THOUSAND:
+                total, group = total + group, None
+        else:
+            value = _WORDS[word]
+            if group is not None and not _follows(group, value):
+                return None
+            group = value + (group or 0)
+    return total + (group or 0) + (0.5 if half else 0)
+
+
+def _follows(group: float, value: float) -> bool:
+    """Whether a word may add to the number before it: "five" to "twenty", and anything to "two hundred"."""
+    if value < 1:
+        return False
+    return group % 100 == 0 or (group % _TEN == 0 and group % 100 >= 2 * _TEN and value < _TEN)
 
 
 _COUNTED = (

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from loom_core.cjk import HAN, has_cjk
 from loom_core.knowledge.text.scripts import to_simplified
 
-__all__ = ["is_for_person", "may_be_person", "person_in"]
+__all__ = ["is_for_person", "may_be_person", "person_in", "person_part"]
 
 _FOR_PERSON = re.compile(
     r"姓名|名字|称呼|患者|病人|就诊人|客人|联系人|(?<![a-z])(?:full |first |last |your |patient'?s? |"
@@ -26,7 +26,9 @@ _NO_NAME = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:january|february|march|april|june|july|august|"
     r"september|october|november|december)\b|\b(?:today|tomorrow|tonight|morning|afternoon|evening|noon|please|"
     r"yes|no|not|the|a|an|my|me|i|you|it|this|that|ill|sick|here|book|cancel|need|want|would|like)\b|"
-    "今天|明天|后天|上午|下午|晚上|中午|周[一二三四五六日天末]|星期|预约|取消|不|没|吗|呢|什么",
+    r"\b(?:same|last|time|before|again|friend|wife|husband|son|daughter|mother|father|self|myself|him|her|them)\b|"
+    "今天|明天|后天|上午|下午|晚上|中午|周[一二三四五六日天末]|星期|预约|取消|不|没|吗|呢|什么|"
+    "我|你|您|他|她|上次|一样|朋友|家人|自己|老公|老婆|妈|爸|孩子|儿子|女儿|同事|还是|随便",
     re.I,
 )
 _WORD = r"[A-Z][a-zA-Z'’.-]*"
@@ -36,7 +38,9 @@ _LOWER = (
     r"[a-z][a-z'’-]*){0,2}"
 )
 _INTRODUCED = re.compile(
-    rf"(?i:\b(?:my name is|my name's|the name is|name'?s|name is|i am called|i'm called|call me|this is))\s+"
+    rf"(?i:\b(?:my name is|my name's|the name is|name'?s|name is|i am called|i'm called|call me|this is|"
+    rf"(?:put|book|reserve|it'?s|that'?s|make) (?:it |that )?(?:down )?(?:under|in the name of)|"
+    rf"under(?: the)? name(?: of)?))\s+"
     rf"(?P<name>{_SOME}|{_LOWER})"
 )
 _FOR = re.compile(rf"(?i:\bfor(?: (?:mr|mrs|ms|dr)\.?)?) (?P<name>{_SOME})")
@@ -48,11 +52,15 @@ _SURNAME = (
 _GIVEN = f"[{HAN}]"
 _ENDS = "(?=$|[\\s,，。.;；、!！]|预约|约|挂|订|定|报|办|申请|请|取消|改|查|，|的)"
 _INTRODUCED_ZH = re.compile(
-    "(?:我的?(?:名字)?(?:叫做?|名叫)|(?:姓名|名字)(?:是|叫|为|[:：])?)\\s*"
-    f"(?P<name>{_GIVEN}{{2,4}}|[A-Za-z][A-Za-z .'-]*)|"
+    "(?:我的?(?:名字)?(?:叫做?|名叫)|(?:姓名|名字|名)(?:就?[是写叫为]|[:：])?|(?:预约|预订|联系|入住|就诊)人(?:是|为|叫|[:：])|"
+    "本人(?:是|叫)?|(?:就?写|登记|挂))\\s*"
+    f"(?P<name>{_GIVEN}{{2,4}}?(?=$|[\\s,，。.;；、!！]|的名)|[A-Za-z][A-Za-z .'-]*)|"
     f"我(?:的名字)?是(?P<am>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}|"
     f"[给帮替](?P<other>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}"
 )
+
+_PART = re.compile(r"[^\s,，。;；、!！][^,，。;；、!！]*")
+_ALONE = re.compile(rf"{_SURNAME}{_GIVEN}{{1,2}}|{_WORD}(?: {_WORD}){{1,3}}")
 
 
 def is_for_person(names: Iterable[str]) -> bool:
@@ -82,3 +90,10 @@ def person_in(text: str) -> tuple[int, int] | None:
         if found:
             break
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def person_part(text: str) -> tuple[int, int] | None:
+    """Return the span of the only part between commas that is no more than a name, in a longer text."""
+    parts = list(_PART.finditer(text))
+    named = [part.span() for part in parts if _ALONE.fullmatch(to_simplified(part[0]))]
+    return named[0] if len(parts) > 1 and len(named) == 1 and may_be_person(text[slice(*named[0])]) else None

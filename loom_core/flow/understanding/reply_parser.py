@@ -16,7 +16,6 @@ from loom_core.flow.understanding.corrections import (
     find_restated_inputs,
     is_retraction,
 )
-from loom_core.flow.understanding.person_names import is_for_person
 from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
@@ -25,8 +24,8 @@ from loom_core.flow.understanding.slots import (
     extract_slots,
     find_rejected_value,
     is_free_text,
+    is_person,
     label_of,
-    names_of,
     parse_value,
     without_beginning,
 )
@@ -36,8 +35,8 @@ from loom_core.flow.understanding.small_talk import (
     is_declined,
     is_question,
     is_request_or_refusal,
-    yes_or_no,
 )
+from loom_core.flow.understanding.yes_no import yes_or_no
 
 if TYPE_CHECKING:
     from loom_core.runs.run import Pending
@@ -188,7 +187,7 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
         len(free) == 1
         and len(rest) == 1
         and not _is_additional(rest[0])
-        and (found or is_for_person(names_of(free[0], asked[free[0]])))
+        and (found or is_person(free[0], asked[free[0]]))
     ):
         value = parse_value(without_beginning(rest[0]), free[0], asked[free[0]])
         if value is not MISSING:

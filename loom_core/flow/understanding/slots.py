@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError, UnreadableTextError
@@ -14,10 +12,12 @@ from loom_core.flow.expressions.values import MISSING, Missing
 from loom_core.flow.triggers.engines import MatchClock, compile_pattern
 from loom_core.flow.triggers.normal_text import NormalText
 from loom_core.flow.understanding.choices import ValueChoice, choices_of
+from loom_core.flow.understanding.formats import find_by_format, has_format, is_in_format, read_by_format
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.numbers import counts_other_unit, has_own_unit, number_in, number_of
-from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in
-from loom_core.flow.understanding.small_talk import is_past, is_question, yes_or_no
+from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in, person_part
+from loom_core.flow.understanding.small_talk import is_past, is_proposal, is_question
+from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 from loom_core.tools.arguments import ToolArguments
 
@@ -35,6 +35,7 @@ __all__ = [
     "holds_words",
     "is_free_text",
     "is_number",
+    "is_person",
     "label_of",
     "names_of",
     "parse_typed",
@@ -56,11 +57,13 @@ class RejectedValue:
         name: name of the input.
         value: the number in the message; None for another value.
         schema: schema of the input.
+        choices: the values that an ambiguous text may mean.
     """
 
     name: str
     value: float | None
     schema: Schema
+    choices: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -99,7 +102,6 @@ _BEGINS = re.compile(
     r"(?:it is|it's|i'?d like|because(?: of)?|on|from|starting(?: on| from)?)\s)\s*",
     re.IGNORECASE,
 )
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ANYTHING = re.compile(
     r"问题|疑问|咨询|留言|内容|备注|\b(?:question|message|comment|feedback|note)s?\b", re.I
 )
@@ -117,12 +119,17 @@ def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) ->
     said = text.strip()[label_of(text.strip(), name, schema) :]
     if is_free_text(schema):
         plain = said.strip().strip("。.!！") or said
-        if is_for_person(names_of(name, schema)):
-            given = person_in(plain)
+        if is_person(name, schema):
+            given = person_in(plain) or person_part(plain)
             plain = plain[slice(*given)] if given is not None else plain
             if given is None and not may_be_person(plain):
                 return MISSING
         return _validate(name, plain, schema)
+    if has_format(schema):
+        if is_question(without_ending(to_simplified(said))) and not is_proposal(said):
+            return MISSING
+        value = read_by_format(said, schema)
+        return MISSING if value is MISSING else _validate(name, value, schema)
     written, said = said, to_simplified(said)
     if is_question(without_ending(said)) or (is_number(schema) and is_past(said)):
         return MISSING
@@ -138,7 +145,10 @@ def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) ->
 
 
 def find_rejected_value(text: str, name: str, schema: Schema) -> RejectedValue | None:
-    """Find the number in a text that the schema rejects; None if there is none."""
+    """Find the number in a text that the schema rejects, or an ambiguous value; None if there is none."""
+    if has_format(schema):
+        found = [each.choices for each in find_by_format(text, schema) if each.choices]
+        return RejectedValue(name, None, schema, found[0]) if found else None
     said = to_simplified(text.strip()[label_of(text.strip(), name, schema) :])
     for words in _shorten(said) if is_number(schema) and not is_question(said) else ():
         value = _parse_words(words, name, {**schema, "type": "number"})
@@ -173,13 +183,13 @@ def is_free_text(schema: Schema) -> bool:
     """Return whether an input is free text."""
     kinds = schema.get("type", "string")
     plain = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
-    has_form = _pattern(schema) or schema.get("format") == "date" or choices_of(schema) or "const" in schema
+    has_form = _pattern(schema) or has_format(schema) or choices_of(schema) or "const" in schema
     return plain and not has_form
 
 
 def is_number(schema: Schema) -> bool:
     """Return whether an input is a number."""
-    return schema.get("type") in {"integer", "number"} and not choices_of(schema)
+    return schema.get("type") in {"integer", "number"} and not choices_of(schema) and not has_format(schema)
 
 
 def accepts_any_text(name: str, schema: Schema) -> bool:
@@ -187,6 +197,11 @@ def accepts_any_text(name: str, schema: Schema) -> bool:
     return is_free_text(schema) and any(
         _ANYTHING.search(to_simplified(each)) for each in names_of(name, schema)
     )
+
+
+def is_person(name: str, schema: Schema) -> bool:
+    """Return whether an input is the name of a person, by its `format` or its names."""
+    return schema.get("format") == "person" or is_for_person(names_of(name, schema))
 
 
 def holds_words(text: str, words: str) -> bool:
@@ -259,7 +274,7 @@ def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa
 
 
 def _validate(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    if schema.get("format") == "date" and isinstance(value, str) and not _DATE.fullmatch(value):
+    if not is_in_format(value, schema):
         return MISSING
     try:
         arguments = ToolArguments("", {"type": "object", "properties": {name: schema}})
@@ -313,7 +328,6 @@ _OR = re.compile(r"\s*(?:\bor\b|或|还是)", re.I)
 _PROBES = ("hello there, please", "你好请问一下")
 _BEHIND = r"\s*(?:[:：=]|是|为|\bis\b|\bof\b|号码?|\bnumber\b)?\s*"
 _VALUE = re.compile(r"[^\s,，;；。、]+")
-_DATE_WITHIN = re.compile(r"(?<!\d)\d{4}\s*[-/.年]\s*\d{1,2}\s*[-/.月]\s*\d{1,2}(?!\d)\s*[日号]?", re.ASCII)
 _SHORT = 2  # characters of a Latin name that is too short to search for
 
 
@@ -381,9 +395,10 @@ def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
         yield from _find_choices(message, name, schema)
     elif isinstance(pattern := schema.get("pattern"), str):
         yield from _find_patterned(message, name, schema, pattern)
-    elif schema.get("format") == "date":
-        spans = [match.span() for match in _DATE_WITHIN.finditer(message)]
-        yield from _read(message, name, schema, spans)
+    elif has_format(schema):
+        for found in find_by_format(message, schema):
+            if found.value is not None and fits(found.value, name, schema):
+                yield SlotMatch(name, found.value, found.start, found.end)
     elif is_number(schema):
         for match in _SEGMENT.finditer(message):
             if (
@@ -391,7 +406,7 @@ def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
                 and (value := parse_value(match[0], name, schema)) is not MISSING
             ):
                 yield SlotMatch(name, value, *match.span())
-    elif is_free_text(schema) and not labelled and is_for_person(names) and (span := person_in(message)):
+    elif is_free_text(schema) and not labelled and is_person(name, schema) and (span := person_in(message)):
         value = message[slice(*span)]
         if fits(value, name, schema):
             yield SlotMatch(name, value, *span, labelled=True)
@@ -419,13 +434,6 @@ def _find_patterned(message: str, name: str, schema: Schema, pattern: str) -> It
     for start, end in spans_within(message, pattern):
         if fits(message[start:end], name, schema) and not _cuts_number(message, start, end):
             yield SlotMatch(name, message[start:end], start, end)
-
-
-def _read(message: str, name: str, schema: Schema, spans: Sequence[tuple[int, int]]) -> Iterator[SlotMatch]:
-    for start, end in spans:
-        value = parse_typed(message[start:end], schema)
-        if value is not MISSING and fits(value, name, schema):
-            yield SlotMatch(name, value, start, end)
 
 
 def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[SlotMatch]:
@@ -469,19 +477,15 @@ def _cuts_number(text: str, start: int, end: int) -> bool:
     return bool(before or behind)
 
 
-_YES = frozenset(
-    "是 是的 要 对 对的 好 好的 可以 需要 行 嗯 同意 确认 yes y yeah yep true ok okay sure 1".split()
-)
-_NO = frozenset("否 不 不是 不要 不用 不需要 不行 不同意 没有 no n nope false 0".split())
-_WRITTEN_DATE = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2})\s*[日号]?", re.ASCII)
+_BOOLEANS = {"1": True, "true": True, "0": False, "false": False}
 _SIMPLE = ("integer", "number", "boolean", "string")
 
 
 def parse_typed(text: str, schema: JsonValue) -> JsonValue | Missing:
     """Parse a text by the type of a schema; `MISSING` if it does not fit.
 
-    Numbers may be in Chinese or English words and have a unit after them (三天, "3 days"), dates may be
-    written 2026年11月3日, and a value of an `enum` may have another case or width. The schema decides whether
+    Numbers may be in Chinese or English words and have a unit after them (三天, "3 days"), a `format` is read
+    as people write it, and a value of an `enum` may have another case or width. The schema decides whether
     the value is valid.
     """
     said = text.strip()
@@ -501,11 +505,13 @@ def parse_typed(text: str, schema: JsonValue) -> JsonValue | Missing:
 
 
 def _of_kind(kind: str, said: str, schema: Mapping[str, JsonValue]) -> JsonValue | Missing:
+    if has_format(schema):
+        return read_by_format(said, schema)
     if kind == "string":
-        return _normalize_date(said) if schema.get("format") == "date" else said
+        return said
     if kind == "boolean":
-        word = normalise(said).rstrip("。.!,")
-        return True if word in _YES else False if word in _NO else MISSING
+        found = _BOOLEANS.get(normalise(said), yes_or_no(said))
+        return MISSING if found is None else found
     number = number_of(said)
     number = number_in(said) if number is None else number
     if number is None:
@@ -528,13 +534,3 @@ def _choice(said: str, choices: Sequence[ValueChoice]) -> JsonValue | Missing:
         elif isinstance(value, int | float) and value == number:
             return value
     return MISSING
-
-
-def _normalize_date(said: str) -> str:
-    found = _WRITTEN_DATE.fullmatch(unicodedata.normalize("NFKC", said))
-    if not found:
-        return said
-    try:
-        return date(*map(int, found.groups())).isoformat()
-    except ValueError:
-        return said

@@ -1,10 +1,11 @@
-"""Small talk and short replies: yes, no, never mind, once more, thanks."""
+"""Small talk and short replies: never mind, once more, thanks."""
 
 from __future__ import annotations
 
 import re
 from typing import Literal, TypeAlias
 
+from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 
 __all__ = [
@@ -14,10 +15,10 @@ __all__ = [
     "is_cancel",
     "is_declined",
     "is_past",
+    "is_proposal",
     "is_question",
     "is_request_or_refusal",
     "is_status_question",
-    "yes_or_no",
 ]
 
 SmallTalkKind: TypeAlias = Literal["hello", "thanks", "bye", "assent"]
@@ -26,19 +27,6 @@ _MAX_LENGTH = 60
 _PARTS = re.compile(r"[,，。.!！;；、~…]+\s*")
 _ENDINGS = re.compile(r"(?:吧|啊|呀|呢|哦|啦|嘛|谢谢|please|thanks|thank you)$")
 
-_YES = re.compile(
-    r"(?:(?P<yes>是的?|对的?|好的?|行|可以的?|嗯|要)(?P=yes)*|没错|没毛病|好滴|确认|确定|同意|批准|准了|通过|没问题|要的|"
-    r"需要|当然|继续|"
-    r"(?:就)?这[样么](?:办)?|(?:请|同意|确认)?(?:直接)?(?:提交|办理|办|开始|执行)|"
-    r"y|yes|yes i do|yeah|yep|yup|sure|of course|ok|okay|k|confirm(?:ed)?|correct|right|that's right|exactly|"
-    r"(?:please )?(?:go ahead|go on|do it|submit(?: it)?|proceed|approve[d]?)|sounds good|please do)"
-)
-_NO = re.compile(
-    r"(?:否|不|不是|不是的|不对|不行|不要|不用|不用了|不必|不需要|不同意|不可以|不确认|不提交|先不|先不要|暂时不|暂不|"
-    r"先别|别|没有|拒绝|都不(?:要|是|用|对)|(?:先|请)?(?:别|不要|不用|不)(?:提交|办理?|开始|执行)了?|"
-    r"n|no|nope|nah|no thanks|no thank you|not now|not yet|don't|do not|don't do it|please don't|deny|denied|"
-    r"refuse|reject)"
-)
 _CANCEL = re.compile(
     r"(?:那|那就|还是|请|帮我|我要|我想|麻烦)*"
     r"(?:算了|取消(?:掉|它|这个|申请|流程|操作|办理)?|(?:先)?不(?:想|要)?(?:办|弄|做|填|搞)(?:理)?|别(?:办|弄|做)|"
@@ -87,6 +75,16 @@ _PAST = re.compile(
 _QUESTION_EN = re.compile(
     r"^(?:what|how|when|where|who|why|which|can|could|may|do|does|did|is|are|am|will|would|should)\b", re.I
 )
+_PROPOSAL = re.compile(
+    r"^(?:(?:ok|okay|hi|hello|so|well|then|and),? )*(?:(?:how|what) about\b|any chance\b|"
+    r"(?:can|could|may|might|shall) (?:i|we|you)\b|"
+    r"do you have (?:anything|a slot|space|an? (?:opening|appointment))|"
+    r"(?:would|will|does|is|are) .*\b(?:work|ok|okay|fine|possible|good|suit|free|available|do)\b)|"
+    r",\s*(?:ok|okay|right|alright|please|yes|is that (?:ok|okay|fine|possible)|does that work)\?$|"
+    r"(?:可以|行|好|方便|成|有空|有号|有位|对)(?:吗|么|不|吧)[?？]?$|行不行|可不可以|怎么样|如何[?？]?$|"
+    r"(?:能|可以|可否|来得及)(?:不能)?.{0,8}(?:约|订|挂|来|去|到|看|见|做|住|送|取).{0,4}[吗么?？]",
+    re.I,
+)
 
 _STATUS_LONGEST = 60
 _STATUS_ZH = re.compile(
@@ -109,15 +107,6 @@ _STATUS_EN = re.compile(
 )
 
 
-def yes_or_no(message: str) -> bool | None:
-    """Parse a message that is only yes or no; None if it is anything else, or both."""
-    parts = _parts(message)
-    if not parts or not all(_YES.fullmatch(part) or _NO.fullmatch(part) for part in parts):
-        return None
-    said = {bool(_YES.fullmatch(part)) for part in parts}
-    return said.pop() if len(said) == 1 else None
-
-
 def is_cancel(message: str, *, asked: bool = False) -> bool:
     """Return whether a message only cancels.
 
@@ -129,7 +118,7 @@ def is_cancel(message: str, *, asked: bool = False) -> bool:
     ends = [part for part in parts if _CANCEL.fullmatch(part)]
     if not ends or (asked and all(_CANCEL_NOT.fullmatch(part) for part in ends)):
         return False
-    return all(part in ends or any(each.fullmatch(part) for each in (_NO, _YES, _WELL)) for part in parts)
+    return all(part in ends or _WELL.fullmatch(part) or yes_or_no(part) is not None for part in parts)
 
 
 def is_declined(message: str) -> bool:
@@ -148,6 +137,11 @@ def is_question(message: str) -> bool:
     """Return whether a message is a question."""
     plain = to_simplified(message)
     return bool(_QUESTION_END.search(plain) or _QUESTION_ZH.search(plain) or _QUESTION_EN.search(plain))
+
+
+def is_proposal(message: str) -> bool:
+    """Return whether a question proposes something: "how about Saturday?", "can I come at 3 pm?"."""
+    return bool(_PROPOSAL.search(to_simplified(message).strip()))
 
 
 def is_status_question(message: str) -> bool:

@@ -23,7 +23,7 @@ const open = async (answer) => {
 const plain = await open();
 const said = [];
 let session_id = "";
-for (const message of ["我想请三天假", "明天", "改成两天", "是的"]) {
+for (const message of ["我想请三天假", "2027年3月1日", "改成两天", "是的"]) {
   const reply = await plain.use("flow_chat", { message, session_id });
   session_id = reply.session_id;
   said.push({ status: reply.status, text: reply.text });

@@ -234,9 +234,9 @@ async def test_steps_that_ask_and_confirm_take_corrections_and_ask_again() -> No
         corrected = await talk("改成五天")
         assert (corrected.route.action, corrected.text) == ("correct", "5天，从哪天开始？")
         asked = await talk("2026年12月1日")
-        assert asked.text.splitlines()[0] == "从2026-12-01起请5天，确定吗？"
+        assert asked.text.splitlines()[0] == "从2026年12月1日（周二）起请5天，确定吗？"
         again = await talk("改成两天")
-        assert again.text.splitlines()[0] == "从2026-12-01起请2天，确定吗？"
+        assert again.text.splitlines()[0] == "从2026年12月1日（周二）起请2天，确定吗？"
         assert (await talk("确定")).text == "好了"
     assert talk.api.requests[0][1]["days"] == 2
 

@@ -95,3 +95,49 @@ def test_a_line_that_is_none_has_a_place_and_a_reason(line: str, said: str) -> N
     with pytest.raises(ConfigError) as raised:
         read_utterances(f"\n{line}\n", name="u.jsonl")
     assert str(raised.value).startswith(said)
+
+
+async def test_a_line_may_say_when_it_is_said() -> None:
+    day = {"type": "string", "format": "date", "title": "开始日期"}
+    schema = {"type": "object", "properties": {"day": day}, "required": ["day"]}
+    flow = {**LEAVE, "input_schema": schema, "trigger_patterns": ["请假"], "response": "好"}
+    lines = [
+        {
+            "message": "我要请假",
+            "session": "a",
+            "now": "2026-11-27T20:00:00-05:00",
+            "expect": {"flow": "leave"},
+        },
+        {
+            "message": "明天",
+            "session": "a",
+            "now": "2026-11-27T20:00:00-05:00",
+            "expect": {"inputs": {"day": "2026-11-29"}},
+        },
+        {
+            "message": "明天",
+            "session": "b",
+            "context": {"timezone": "America/New_York"},
+            "now": "2026-11-27T20:00:00-05:00",
+            "expect": {"action": "respond"},
+        },
+        {
+            "message": "明天请假",
+            "session": "b",
+            "now": "2026-11-27T20:00:00-05:00",
+            "expect": {"inputs": {"day": "2026-11-28"}},
+        },
+    ]
+    loaded = loaded_flows(flow, basic_settings={"timezone": "Asia/Shanghai"})
+    report = await check_utterances(loaded, read_utterances(written(lines)))
+    assert [str(each) for each in report.differences] == []
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ConfigError, match="now"):
+        read_utterances('{"message": "明天", "now": "2026-11-27T20:00:00", "expect": {}}')
+
+
+def test_a_time_zone_must_exist() -> None:
+    with pytest.raises(ConfigError, match="there is no time zone 'Mars/Base'"):
+        loaded_flows(LEAVE, basic_settings={"timezone": "Mars/Base"})

@@ -199,7 +199,7 @@ def test_a_dry_run_shows_what_would_be_sent_and_sends_nothing(command):
     config = ("--config", EXAMPLE / "flow.json", "--json")
     code, out, _ = command("run", *config, "--dry-run", "order_status", "order_id=BO 1")
     assert code == 1, "the id does not fit"
-    code, out, _ = command("run", *config, "--dry-run", "leave_request", "days=2", "start=周一")
+    code, out, _ = command("run", *config, "--dry-run", "leave_request", "days=2", "start=2027-03-01")
     assert code == 0
     found = json.loads(out)
     assert [step["kind"] for step in found["steps"]] == [
@@ -210,7 +210,7 @@ def test_a_dry_run_shows_what_would_be_sent_and_sends_nothing(command):
         "operation",
     ]
     assert found["steps"][0]["what"].startswith("GET http://127.0.0.1:8787/leave/balance?employee=E007")
-    assert json.loads(found["steps"][3]["body"])["start"] == "周一"
+    assert json.loads(found["steps"][3]["body"])["start"] == "2027-03-01"
     assert "earlier step" in found["steps"][4]["depends"]
     code, out, _ = command("run", "--config", EXAMPLE / "flow.json", "--dry-run", "appointment")
     assert code == 1

@@ -129,7 +129,7 @@ def test_what_no_schema_names_is_json_or_a_text():
 
 
 def test_a_dry_run_fills_in_what_is_known_and_shows_the_key_of_what_changes_something(command):
-    line = ("leave_request", "--dry-run", "days=2", "start=周一", "--config", EXAMPLE)
+    line = ("leave_request", "--dry-run", "days=2", "start=2027-03-01", "--config", EXAMPLE)
     code, out, _ = command("run", *line)
     assert code == 0
     assert "{$inputs" not in "".join(line for line in out.splitlines() if "(confirm)" in line)

@@ -53,21 +53,21 @@ async def test_a_conversation_asks_confirms_and_submits_once(company, connect, c
         assert "从哪天开始" in asked["text"]
         assert asked["session_id"] in asked["next"]
         session = asked["session_id"]
-        confirm = await call(client, "flow_chat", message="明天", session_id=session)
-        assert "明天 起 3 天年假（余 12 天）" in confirm["text"]
+        confirm = await call(client, "flow_chat", message="2027年3月1日", session_id=session)
+        assert "2027年3月1日（周一） 起 3 天年假（余 12 天）" in confirm["text"]
         assert company.done == []
         corrected = await call(client, "flow_chat", message="改成两天", session_id=session)
-        assert "明天 起 2 天年假" in corrected["text"]
+        assert "2027年3月1日（周一） 起 2 天年假" in corrected["text"]
         done = await call(client, "flow_chat", message="是的", session_id=session)
     assert done["status"] == "completed"
     assert done["structured"] == {"number": "LV-0001"}
     assert [what for what, _ in company.done] == ["leave", "notification"]
-    assert company.done[0][1] == {"employee": "E007", "days": 2, "start": "明天", "kind": "年假"}
+    assert company.done[0][1] == {"employee": "E007", "days": 2, "start": "2027-03-01", "kind": "年假"}
 
 
 @pytest.mark.usefixtures("company_file")
 async def test_the_user_is_asked_by_their_client_in_both_eras(mode, company, connect, call):
-    answer, asked = user(given(start="明天"), YES)
+    answer, asked = user(given(start="2027-03-01"), YES)
     async with connect(mode=mode, elicitation_callback=answer) as client:
         done = await call(client, "flow_chat", message="我想请三天假")
         runs = (await call(client, "flow_list"))["unfinished"]
@@ -96,7 +96,9 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(mode, connect, cal
 async def test_a_user_who_declines_ends_the_flow_and_nothing_is_done(mode, company, connect, call):
     answer, _ = user(NO)
     async with connect(mode=mode, elicitation_callback=answer) as client:
-        run = await call(client, "flow_run", flow_id="leave_request", inputs={"days": 1, "start": "明天"})
+        run = await call(
+            client, "flow_run", flow_id="leave_request", inputs={"days": 1, "start": "2027-03-01"}
+        )
     assert run["status"] == "aborted"
     assert company.done == []
 
@@ -109,7 +111,7 @@ async def test_what_is_only_named_is_offered_and_begun_when_the_user_says_so(mod
         assert reply["status"] == "completed"
         assert (await call(client, "flow_list"))["unfinished"] == []
     assert "请假申请" in asked[0].message
-    answer, asked = user(given(choice=True), given(days=2, start="周一"), YES)
+    answer, asked = user(given(choice=True), given(days=2, start="2027-03-01"), YES)
     async with connect(mode=mode, elicitation_callback=answer) as client:
         reply = await call(client, "flow_chat", message="我不请假了")
         assert reply["status"] == "completed"
@@ -151,7 +153,7 @@ async def test_without_forms_the_answer_is_passed_on_by_flow_resume(company, con
             client, "flow_resume", run_id=run["run_id"], action="answer"
         )
         run = await call(
-            client, "flow_resume", run_id=run["run_id"], action="answer", answer={"start": "周一"}
+            client, "flow_resume", run_id=run["run_id"], action="answer", answer={"start": "2027-03-01"}
         )
         assert run["status"] == "input_required"
         assert run["pending"][0]["kind"] == "approval"
@@ -166,7 +168,9 @@ async def test_without_forms_the_answer_is_passed_on_by_flow_resume(company, con
 async def test_a_step_that_failed_is_retried_alone(company, connect, call, refused):
     company.fail("leave", 1, status=409)
     async with connect() as client:
-        run = await call(client, "flow_run", flow_id="leave_request", inputs={"days": 3, "start": "周一"})
+        run = await call(
+            client, "flow_run", flow_id="leave_request", inputs={"days": 3, "start": "2027-03-01"}
+        )
         failed = await call(client, "flow_resume", run_id=run["run_id"], action="approve")
         assert failed["status"] == "failed"
         assert "维护" in failed["problem"]
@@ -415,7 +419,7 @@ async def test_progress_is_told(company_file, connect):
 
     answer, _ = user(YES)
     async with connect(elicitation_callback=answer) as client:
-        arguments = {"flow_id": "leave_request", "inputs": {"days": 1, "start": "周一"}}
+        arguments = {"flow_id": "leave_request", "inputs": {"days": 1, "start": "2027-03-01"}}
         done = await client.call_tool("flow_run", arguments, progress_callback=note)
     assert done.structured_content["status"] == "completed"
     assert company_file.exists()

@@ -33,9 +33,9 @@ async def test_a_run_that_fails_while_it_is_waited_for_is_told_as_in_the_convers
 
     company.fail("leave", 1, status=409)
     async with connect(elicitation_callback=yes) as client:
-        failed = await call(client, "flow_chat", message="我想请一天假，从明天开始")
+        failed = await call(client, "flow_chat", message="我想请一天假，从2027年3月1日开始")
         while failed["status"] == "input_required":
-            message = "明天"
+            message = "2027年3月1日"
             failed = await call(client, "flow_chat", message=message, session_id=failed["session_id"])
         run = await call(client, "flow_status", run_id=failed["run_id"])
     assert failed["status"] == "failed"

@@ -230,6 +230,6 @@ async def test_the_leave_of_the_example_is_not_requested_without_a_balance(
     async with EndpointCaller(loaded.file) as caller:
         tools = ConfigToolLoader(loaded.file, caller).load()
         executor = FlowExecutor(loaded, journal=journal, caller=caller, tools=tools)
-        run = await executor.execute("leave_request", parameters={"days": 30, "start": "明天"})
+        run = await executor.execute("leave_request", parameters={"days": 30, "start": "2027-03-01"})
     assert run.status == "failed"
     assert api.counts == {"/leave/balance": 1}

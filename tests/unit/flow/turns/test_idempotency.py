@@ -157,4 +157,4 @@ async def test_a_remark_on_an_answer_is_made_once() -> None:
         assert "日期改不了了：“占座”已经按原来的办好了" in refused.text
         repeated = await talk("嗯哼")
         assert "改不了" not in repeated.text
-        assert "2026-12-01，行吗？" in repeated.text
+        assert "2026年12月1日（周二），行吗？" in repeated.text

@@ -20,7 +20,7 @@ from loom_core.flow.understanding.numbers import (
         ("十二", 12), ("三十二", 32), ("一百零五", 105), ("三百五", 350), ("两千零六", 2006),
         ("一万二", 12_000), ("三万五千", 35_000), ("十万", 100_000), ("一亿三千万", 130_000_000),
         ("壹佰", 100), ("二〇二六", 2026), ("半", 0.5), ("三点五", 3.5), ("three", 3), ("Twenty-One", 21),
-        ("a dozen", 12), ("half", 0.5), ("two hundred", None), ("twenty thirty", None), ("两三", None),
+        ("a dozen", 12), ("half", 0.5), ("two hundred", 200), ("twenty thirty", None), ("两三", None),
         ("十十", None), ("三天", None), ("", None), ("no", None), ("1.2.3", None), ("1,20", None),
         ("千万", 10_000_000), ("万", None), ("万一", None), ("亿", None),
         ("9" * 30, None),
