@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -13,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import StoreError
-from loom_core.storage.lease import IS_HELD, LEASE_SECONDS, SERVER_TIME, LeaseRenewal
+from loom_core.storage.lease import IS_HELD, LEASE_SECONDS, Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from loom_core.storage.postgres import PostgresDatabase
     from loom_core.storage.sql import SQLConnection
@@ -44,7 +41,7 @@ class LeaseHolder:
     status: str
 
 
-class WorkLease:
+class WorkLease(Lease):
     """Lease of the right to work for a knowledge base, in the table `worker` of its store.
 
     A holder that is killed, hangs or is cut off loses it after its length, by the server's clock. Whatever
@@ -54,28 +51,23 @@ class WorkLease:
     Args:
         database: the store's.
         seconds: the length; the same for all nodes.
+
+    Attributes:
+        taken: how often this process has taken it: what it knew of the store before that may be outdated.
     """
 
+    _TABLE, _HOLDER, _UNIQUE, _WHAT = "worker", "holder", "one", "The lease of the work for a knowledge base"
+
     def __init__(self, database: PostgresDatabase, *, seconds: float = LEASE_SECONDS) -> None:
-        self._database = database
-        self._seconds = seconds
-        self._title = f"pid {os.getpid()} on {socket.gethostname()}"
+        super().__init__(database, seconds)
         self._turn = threading.Lock()
-        self._own = ""
-        self._renewal: LeaseRenewal | None = None
         self._next_look = 0.0
-        self._taken = 0
         self._status: Callable[[], str] = str
 
     @property
     def held(self) -> bool:
         """Whether this process has it, as far as it knows."""
-        return bool(self._own)
-
-    @property
-    def taken(self) -> int:
-        """How often this process has taken it: what it knew of the store before that may be outdated."""
-        return self._taken
+        return bool(self.own)
 
     def report(self, status: Callable[[], str]) -> None:
         """Show the other nodes how the work goes, while this process has the lease.
@@ -97,28 +89,15 @@ class WorkLease:
             StoreError: the database cannot be asked.
         """
         with self._turn:
-            if self._own:
+            if self.own:
                 return True
             if time.monotonic() < self._next_look:
                 return False
             self._next_look = time.monotonic() + _LOOK_SECONDS
-            if self._database.row(f"SELECT 1 FROM worker WHERE {IS_HELD}", (self._seconds,)) is not None:
+            if self.holder() is not None:
                 return False
-            own = secrets.token_hex(8)
             with self._database.write() as db:
-                taken = db.execute(
-                    "INSERT INTO worker (holder, title, status, expires) "
-                    f"VALUES (?, ?, ?, {SERVER_TIME} + ?) ON CONFLICT (one) DO UPDATE "
-                    "SET holder = excluded.holder, title = excluded.title, status = excluded.status, "
-                    f"expires = excluded.expires WHERE NOT (worker.{IS_HELD})",
-                    (own, self._title, self._status(), self._seconds, self._seconds),
-                ).rowcount
-            if taken:
-                self._own = own
-                self._taken += 1
-                what = "The lease of the work for a knowledge base"
-                self._renewal = LeaseRenewal(self._renew, seconds=self._seconds, what=what)
-            return bool(taken)
+                return self.take(db)
 
     def release(self, *, pause: float = 0.0) -> None:
         """Give the lease back; a database that cannot be asked takes it back by itself. Blocks.
@@ -128,10 +107,7 @@ class WorkLease:
         """
         self._next_look = time.monotonic() + pause
         with self._turn:
-            own, self._own = self._own, ""
-            renewal, self._renewal = self._renewal, None
-        if renewal is not None:
-            renewal.stop()
+            own = self.end()
         if own:
             try:
                 with self._database.write(takes_turn=False, seconds=self._seconds / 2) as db:
@@ -151,40 +127,15 @@ class WorkLease:
         Raises:
             LeaseLostError: it has not, in such a transaction, of which nothing is written.
         """
-        with self._database.checking(self._check):
+        with self._database.checking(self._require):
             yield
 
-    def _check(self, db: SQLConnection) -> None:
-        own = self._own
-        sql = f"SELECT 1 FROM worker WHERE holder = ? AND expires > {SERVER_TIME}"
-        if not own or db.execute(sql, (own,)).fetchone() is None:
-            self._lose(own)
+    def _columns(self) -> Mapping[str, str]:
+        return {"title": self.title, "status": self._status()}
+
+    def _require(self, db: SQLConnection) -> None:
+        if not self.check(db):
             raise LeaseLostError(
                 "Another process works for the knowledge base, as this one was not heard of for too long.",
                 advice="Nothing is lost: look whether the database answers quickly.",
             )
-
-    def _renew(self) -> bool:
-        own = self._own
-        if not own:
-            return False
-        with self._database.write(takes_turn=False, seconds=self._seconds / 2) as db:
-            renewed = db.execute(
-                f"UPDATE worker SET expires = {SERVER_TIME} + ?, status = ? WHERE holder = ?",
-                (self._seconds, self._status(), own),
-            ).rowcount
-        if not renewed:
-            self._lose(own)
-        return bool(renewed)
-
-    def _lose(self, own: str) -> None:
-        with self._turn:
-            if not own or own != self._own:
-                return
-            self._own = ""
-            renewal, self._renewal = self._renewal, None
-        if renewal is not None:
-            renewal.stop()
-        _log.warning(
-            "Another process may work for the knowledge base now: this one was not heard of for too long."
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -18,7 +17,7 @@ from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
 from loom_core.storage import ProcessLock
-from loom_core.storage.lease import IS_HELD, LEASE_SECONDS, SERVER_TIME, LeaseRenewal
+from loom_core.storage.lease import IS_HELD, LEASE_SECONDS, Lease
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +34,6 @@ __all__ = [
     "claim_run",
     "find_unclaimed_runs",
 ]
-
-_log = logging.getLogger(__name__)
 
 
 class DriverRegistry(ABC):
@@ -179,7 +176,7 @@ def _remove(path: Path) -> None:
         return  # Windows does not delete an open file; the next cleanup does
 
 
-class LeasingDrivers(DriverRegistry):
+class LeasingDrivers(DriverRegistry, Lease):
     """Drivers on any machine: one is alive while it renews its lease in the database.
 
     One that is killed, hangs or is cut off counts as dead once its lease has expired. It never comes back
@@ -190,27 +187,17 @@ class LeasingDrivers(DriverRegistry):
         seconds: the lease.
     """
 
+    _TABLE, _HOLDER, _UNIQUE, _WHAT = "drivers", "id", "id", "The lease of this process in the journal"
+
     def __init__(self, database: PostgresDatabase, *, seconds: float = LEASE_SECONDS) -> None:
-        super().__init__()
-        self._database = database
-        self._seconds = seconds
-        self._renewal: LeaseRenewal | None = None
+        Lease.__init__(self, database, seconds)
 
     def enter(self) -> None:
         """See `DriverRegistry.enter`: nothing is needed."""
 
     def register(self, db: SQLConnection) -> None:
-        """See `DriverRegistry.register`: begins the lease, which a thread renews."""
-        own = self.own or secrets.token_hex(8)
-        db.execute(
-            f"INSERT INTO drivers (id, title, expires) VALUES (?, ?, {SERVER_TIME} + ?) "
-            "ON CONFLICT DO NOTHING",
-            (own, self.title, self._seconds),
-        )
-        self.own = own
-        if self._renewal is None:
-            what = "The lease of this process in the journal"
-            self._renewal = LeaseRenewal(self._renew, seconds=self._seconds, what=what)
+        """See `DriverRegistry.register`: takes the lease."""
+        self.take(db)
 
     def is_alive(self, db: SQLConnection, driver: str) -> bool:
         """See `DriverRegistry.is_alive`."""
@@ -225,21 +212,7 @@ class LeasingDrivers(DriverRegistry):
 
     def leave(self) -> None:
         """See `DriverRegistry.leave`."""
-        if self._renewal is not None:
-            self._renewal.stop()
-        self.own = ""
-
-    def _renew(self) -> bool:
-        if own := self.own:
-            with self._database.write(takes_turn=False) as db:
-                sql = f"UPDATE drivers SET expires = {SERVER_TIME} + ? WHERE id = ?"
-                renewed = db.execute(sql, (self._seconds, own)).rowcount
-            if not renewed:
-                self.own = ""
-                _log.warning(
-                    "Others could not hear of this process for so long that they take over its runs."
-                )
-        return True  # it may register again
+        self.end()
 
 
 @dataclass(frozen=True, slots=True)
