@@ -65,7 +65,8 @@ class RunHost:
         journal: the journal with the runs; the runners use the same one.
         runners: see `RunnerSource`.
         max_runs: maximum number of concurrent runs; others wait. A run that waits for a person counts.
-        look_seconds: poll interval for runs that no process executes; None for never.
+        look_seconds: poll interval for runs that no process executes; None for never. In PostgreSQL, a
+            command for such a run is seen at once.
         grace_seconds: grace period at the end of the block for calls that must not be repeated.
     """
 
@@ -190,7 +191,7 @@ class RunHost:
                 if failure != str(error):  # it is retried many times
                     _log.warning("cannot look for runs that no process executes: %s", error)
                 failure = str(error)
-            await anyio.sleep(seconds)
+            await self.journal.wait_for_unclaimed(seconds=seconds)
 
     async def _adopt_orphan(self, run_id: str) -> None:
         """Adopt a run that no process executes."""

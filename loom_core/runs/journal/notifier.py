@@ -125,14 +125,24 @@ class Notifier:
 
     Attributes:
         on_first_waiter: called when the first waiter for changes by other processes arrives.
+        unclaimed: changes when there are new commands of runs that are not executed here.
+        has_host: whether runs are adopted here, for which other processes may have sent commands.
     """
 
     def __init__(self) -> None:
         self.on_first_waiter: Callable[[], object] = bool
+        self.unclaimed = Watch()
+        self.has_host = False
         self._lock = threading.Lock()
         self._watches: dict[int, Watch] = {}
         self._receivers: dict[int, Inbox] = {}
         self._for_orders = 0
+        self._followers = 0
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether there are waiters for every event, of which no process notifies others."""
+        return self._followers > 0
 
     @property
     def needs_polling(self) -> bool:
@@ -140,12 +150,13 @@ class Notifier:
         return bool(self._watches) or self._for_orders > 0
 
     @contextmanager
-    def watch(self, run: int) -> Generator[Watch]:
-        """Watch a run in the block."""
+    def watch(self, run: int, *, follows: bool = False) -> Generator[Watch]:
+        """Watch a run in the block; `follows` for every event, not only for changes of its state."""
         with self._lock:
             first = not self.needs_polling
             watch = self._watches.setdefault(run, Watch())
             watch.watchers += 1
+            self._followers += follows
         if first:
             self.on_first_waiter()
         try:
@@ -153,6 +164,7 @@ class Notifier:
         finally:
             with self._lock:
                 watch.watchers -= 1
+                self._followers -= follows
                 if not watch.watchers:
                     self._watches.pop(run, None)
 
@@ -169,6 +181,13 @@ class Notifier:
         finally:
             with self._lock:
                 self._for_orders -= 1
+
+    async def wait_for_unclaimed(self, count: int) -> None:
+        """Wait for commands of runs that are not executed here, since `unclaimed` had a count."""
+        if not self.has_host:
+            self.has_host = True
+            self.on_first_waiter()
+        await self.unclaimed.wait_for_change(count)
 
     def connect(self, run: int, receiver: Inbox) -> None:
         """Register the inbox of a run that this process executes."""
@@ -210,11 +229,13 @@ class Notifier:
             if row is not None:
                 seq = (row["last"] or 0) & (1 << SEQ_BITS) - 1
                 watch.notify((), seq, row["status"], wake)
-        if receivers:
-            ordered = {row["run"] for row in db.execute("SELECT DISTINCT run FROM orders")}
+        if receivers or self.has_host:
+            ordered = dict(map(tuple, db.execute("SELECT run, MAX(key) FROM orders GROUP BY run")))
             for run, receiver in receivers:
-                if run in ordered:
+                if ordered.pop(run, None) is not None:
                     receiver.receive(load_commands(db, run, after=receiver.last_command), wake)
+            if ordered:
+                self.unclaimed.notify((), max(ordered.values()), "", wake)
 
 
 class Inbox:

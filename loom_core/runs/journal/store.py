@@ -87,8 +87,8 @@ class _OpenDatabase:
         self.readers = ThreadPoolExecutor(_READERS, "loom-journal-reader")
         self.writer = Writer(
             self.database,
-            poll=None if place is None else switchboard.poll,
-            polling=lambda: switchboard.needs_polling,
+            notifier=None if place is None else switchboard,
+            listen=self.database.listen if isinstance(self.database, PostgresDatabase) else None,
             idle=index_batch,
             last=self._close,
         )

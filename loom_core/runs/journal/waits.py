@@ -31,7 +31,7 @@ _STANDING = FINAL_STATUSES | {"input_required", "paused"}
 async def follow_events(store: JournalStore, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
     """Stream the events of a run; see `Journal.follow`."""
     stored = await store.read(lambda db: find_run(db, run_id))
-    with store.notifier.watch(stored.key) as watch:
+    with store.notifier.watch(stored.key, follows=True) as watch:
         at_end = True  # as far as known
         while True:
             count = watch.count

@@ -7,6 +7,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -15,12 +16,14 @@ from anyio import CancelScope
 
 from loom_core.errors import LoomError, StoreError
 from loom_core.runs.journal.notifier import WakeBatch
+from loom_core.runs.journal.rows.schema import NOTIFY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal.notifier import Notifier
+    from loom_core.storage.commit_listener import CommitListener
     from loom_core.storage.sql import SQLConnection, SQLCursor, SQLDatabase
 
 __all__ = ["Batch", "EventRow", "Outbox", "WriteJob", "Writer"]
@@ -30,6 +33,8 @@ _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
+_HEARING_FACTOR = 10  # polls are that much rarer while notifications arrive
+_HEARD_SECONDS = 0.05  # from a poll to the next one after a notification: there may be hundreds a second
 # Rows per INSERT: many at once, as the thread yields the GIL after each statement.
 _ROWS = (128, 32, 8, 1)
 
@@ -131,28 +136,34 @@ class Writer:
 
     Args:
         database: the database, with its tables.
-        poll: called with the connection, every 0.2 s while `polling` is true, if another process has written.
-            None if there is no other process.
-        polling: whether there are waiters for changes by other processes.
+        notifier: polls the database for its waiters if another process has written. None if there is no other
+            process.
+        listen: listens for notifications of other processes; while they arrive, the database is polled upon
+            one, and else ten times more seldom. None if there are none.
         idle: called in a transaction after an idle time; returns whether to call it again.
         last: called after `stop`, when everything is written.
+        poll_seconds: between two polls, as long as no notifications arrive.
     """
 
     def __init__(
         self,
         database: SQLDatabase,
         *,
-        poll: Callable[[SQLConnection, WakeBatch], None] | None,
-        polling: Callable[[], bool],
+        notifier: Notifier | None,
+        listen: Callable[[Callable[[], None]], CommitListener] | None,
         idle: Callable[[SQLConnection], bool],
         last: Callable[[], None],
+        poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._database = database
         self._idle = idle
         self._idle_due = True
         self._last = last
-        self._poll = poll
-        self._polling = polling
+        self._notifier = notifier
+        self._listen = listen
+        self._poll_seconds = poll_seconds
+        self._listener: CommitListener | None = None
+        self._heard = threading.Event()
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._stopping = False
         self._state = threading.Lock()
@@ -217,17 +228,20 @@ class Writer:
                     self._idle_due = True
                 elif self._stopping and self._queue.empty():
                     break
-                if self._poll and self._polling() and monotonic() - self._looked >= _POLL_SECONDS:
-                    self._poll_changes(self._poll)
-                    self._looked = monotonic()
+                if self._notifier is not None and self._seconds_to_poll(self._notifier) <= 0:
+                    self._poll_changes(self._notifier)
+        if self._listener is not None:
+            self._listener.close()
         self._last()
 
     def _next(self) -> list[WriteJob]:
         """Return all queued jobs; empty when it is time to poll."""
-        waiting = self._idle_due or (self._poll is not None and self._polling())
+        seconds = inf if self._notifier is None else max(self._seconds_to_poll(self._notifier), 0.0)
+        if self._idle_due:
+            seconds = min(seconds, _POLL_SECONDS)
         works: list[WriteJob] = []
         try:
-            work = self._queue.get(timeout=_POLL_SECONDS if waiting else None)
+            work = self._queue.get(timeout=None if seconds == inf else seconds)
             while True:
                 if work is not None:
                     works.append(work)
@@ -277,18 +291,39 @@ class Writer:
             return begun, error
         return True, None
 
-    def _poll_changes(self, poll: Callable[[SQLConnection, WakeBatch], None]) -> None:
+    def _hear(self) -> None:
+        self._heard.set()
+        self._queue.put(None)
+
+    def _seconds_to_poll(self, notifier: Notifier) -> float:
+        """Return the time until the next poll; infinite while no one waits for other processes."""
+        if not (notifier.needs_polling or notifier.has_host):
+            return inf
+        if self._listen is not None and self._listener is None:
+            self._listener = self._listen(self._hear)
+        if self._heard.is_set():
+            seconds = _HEARD_SECONDS
+        elif not notifier.needs_polling:
+            return inf
+        else:
+            hears = self._listener is not None and self._listener.hears and not notifier.has_followers
+            seconds = self._poll_seconds * (_HEARING_FACTOR if hears else 1)
+        return self._looked + seconds - monotonic()
+
+    def _poll_changes(self, notifier: Notifier) -> None:
         """Notify the waiters of changes by other processes."""
+        self._heard.clear()
         wake = WakeBatch()
         try:
             mark = self._database.change_mark()
             if mark != self._mark:
                 with self._database.snapshot() as db:
-                    poll(db, wake)
+                    notifier.poll(db, wake)
                 self._mark = mark
         except StoreError as error:
             _log.warning("Changes of other processes in the journal cannot be read: %s", error)
         wake.flush()
+        self._looked = monotonic()
 
 
 @dataclass(slots=True)
@@ -453,11 +488,12 @@ class Outbox(WriteJob):
             batch.add_events(parcel.rows)
             if parcel.standing is not None:
                 batch.execute(
-                    "UPDATE runs SET status = ?, standing = ?, unread = TRUE WHERE key = ?",
+                    "UPDATE runs SET status = ?, standing = ?, unread = TRUE WHERE key = ?"
+                    f" /*postgres RETURNING {NOTIFY}*/",
                     (parcel.status, parcel.standing, self._run),
                 )
             for key in parcel.applied:
-                batch.execute("DELETE FROM orders WHERE key = ?", (key,))
+                batch.execute(f"DELETE FROM orders WHERE key = ? /*postgres RETURNING {NOTIFY}*/", (key,))
             for number, media_type, content in parcel.blobs:
                 batch.execute(
                     "INSERT INTO blobs VALUES (?, ?, ?, ?)", (self._run, number, media_type, content)

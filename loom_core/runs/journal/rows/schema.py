@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["POSTGRES_SCRIPTS", "SCHEMA", "SEQ_BITS"]
+__all__ = ["NOTIFY", "POSTGRES_SCRIPTS", "SCHEMA", "SEQ_BITS"]
 
 SEQ_BITS = 32
 """An event's key is its run's key, shifted by this many bits, plus its seq: a run's events are adjacent."""
@@ -126,6 +126,10 @@ CREATE FUNCTION json_extract(body TEXT, path TEXT) RETURNS TEXT IMMUTABLE LANGUA
     AS $$ SELECT (body::json -> substr(path, 3)) #>> '{}' $$
 """
 _LEASES = "ALTER TABLE drivers ADD COLUMN expires DOUBLE PRECISION NOT NULL DEFAULT 0"
+
+NOTIFY = "pg_notify(current_schema(), '')"
+"""Wakes those who wait on other nodes; returned by statements that change a run's state or its commands, in
+PostgreSQL. Those that add events do not: commits that notify take turns in the whole database."""
 
 POSTGRES_SCRIPTS: Mapping[int, Sequence[str]] = {0: (_JSON_EXTRACT,), 1: (_LEASES,)}
 """Scripts for PostgreSQL alone; see `PostgresDatabase`."""

@@ -18,7 +18,7 @@ from loom_core.storage import Database
 @pytest.fixture
 def writer() -> Iterator[Writer]:
     database = Database(None, schema=SCHEMA)
-    writer = Writer(database, poll=None, polling=lambda: False, idle=lambda db: False, last=database.close)
+    writer = Writer(database, notifier=None, listen=None, idle=lambda db: False, last=database.close)
     yield writer
     writer.stop()
     writer.join()
