@@ -201,6 +201,13 @@ class Run:
 
     def start_missing(self) -> None:
         """Start the actors that do not run, and wait until each had something acknowledged."""
+        self.spawn_missing()
+        for life in self.lives.values():
+            if not life.began.wait(_START_SECONDS):
+                sys.exit(f"a process did nothing within {_START_SECONDS} s")
+
+    def spawn_missing(self) -> None:
+        """Start the actors that do not run."""
         for (name, ledger), prefix in zip(self._ledgers.items(), self._prefixes, strict=True):
             if name not in self.lives:
                 self._started += 1
@@ -214,9 +221,6 @@ class Run:
                     database=self._database,
                     prefix=prefix,
                 )
-        for life in self.lives.values():
-            if not life.began.wait(_START_SECONDS):
-                sys.exit(f"a process did nothing within {_START_SECONDS} s")
 
     def kill_one(self) -> None:
         """Kill an actor at a random moment."""

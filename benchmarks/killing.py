@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from loom_core.runs.journal import PostgresPlace
 
-__all__ = ["Actors", "JournalRows", "crash_run", "journal_place", "kill_often"]
+__all__ = [
+    "Actors",
+    "CountedEffects",
+    "JournalRows",
+    "RunFindings",
+    "crash_run",
+    "journal_place",
+    "kill_often",
+]
 
 _LEASE_SECONDS = 3.0
 _DATABASE = "LOOM_DATABASE"
@@ -70,9 +78,17 @@ class Actors:
         """Kill one at a random moment; the person less often."""
         time.sleep(self._dice.expovariate(1.5))
         weights = [0.2 if name == "person" else 1.0 for name in self._living]
-        name = self._dice.choices(list(self._living), weights)[0]
+        self.kill(self._dice.choices(list(self._living), weights)[0])
+
+    def kill(self, name: str) -> None:
+        """Kill the `person` or a driver, such as `driver 0`."""
         self.killed[self._roles[name]] += 1
         self._kill(self._living.pop(name))
+
+    @property
+    def living(self) -> dict[str, int]:
+        """The names of those that run, with their processes."""
+        return {name: process.pid for name, process in self._living.items()}
 
     def end(self) -> None:
         """Kill all."""
@@ -125,6 +141,14 @@ class JournalRows:
             if (seen or 0) < self._seen.get(key, 0):
                 self.lost.append(f"run {key} has fewer events than before")
             self._seen[key] = seen or 0
+
+    def held_by(self, pid: int) -> set[int]:
+        """Runs at work that a process has claimed: others see it until its lease is over."""
+        held = f"SELECT id FROM drivers WHERE title LIKE 'pid {pid} on %'"
+        return {
+            key
+            for (key,) in self._read(f"SELECT key FROM runs WHERE status = 'working' AND driver IN ({held})")
+        }
 
     def open_runs(self, *, failed: bool = False) -> int:
         """How many runs are not at their end, or have an order to obey.
@@ -211,10 +235,10 @@ class RunFindings(Protocol):
     """
 
     @property
-    def wrong(self) -> list[str]: ...
+    def wrong(self) -> list[str]: ...  # noqa: D102
 
     @property
-    def counts(self) -> Counter[str]: ...
+    def counts(self) -> Counter[str]: ...  # noqa: D102
 
     async def compare(self, path: Path) -> None:
         """Look at all runs of the journal."""
