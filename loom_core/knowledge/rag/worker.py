@@ -528,25 +528,26 @@ class KnowledgeBaseWorker:
             for key, hash_ in claimed
             if key in rows
         }
-        began, space = anyio.current_time(), self._embedder.id
-        vectors = None
+        began, space, stored = anyio.current_time(), self._embedder.id, False
         try:
             vectors = await self._vectors_of(list(todo.values()), kind="passage")
+            if vectors is not None:
+                stored = await to_thread.run_sync(self._store_vectors, space, list(todo), vectors)
+                self._adapt_batch(len(claimed), anyio.current_time() - began)
         except EmbeddingError:
             return False
         finally:
-            if vectors is None:
+            if not stored:
                 with anyio.CancelScope(shield=True), suppress(StoreError):
                     await to_thread.run_sync(self._store.vectors.unclaim, keys)
-        if vectors is not None:
-            await to_thread.run_sync(self._store_vectors, space, list(todo), vectors)
-            self._adapt_batch(len(claimed), anyio.current_time() - began)
         return True
 
-    def _store_vectors(self, space: str, hashes: list[bytes], vectors: NDArray[np.float32]) -> None:
+    def _store_vectors(self, space: str, hashes: list[bytes], vectors: NDArray[np.float32]) -> bool:
         with self._store.database.write():
-            if self._store.get("embedder") == space:  # another process may have changed it meanwhile
+            is_same = self._store.get("embedder") == space  # another process may have changed it meanwhile
+            if is_same:
                 self._store.vectors.store(hashes, vectors)
+        return is_same
 
     async def _compare_names(self) -> bool:
         """Compare the vectors of names that differ only by a space or a plural, see `AliasTable`."""
