@@ -1,6 +1,6 @@
 """Whole nodes and their processes are killed at random moments, while all kinds of work share one PostgreSQL.
 
-    python benchmarks/cluster_crash.py [--kills 200] [--nodes 3] [--seed 0] [--keep FOLDER]
+    python benchmarks/cluster_crash.py [--kills 200] [--nodes 3] [--at-once 3] [--seed 0] [--keep FOLDER]
 
 Each node has three processes: one that changes a knowledge base and asks it questions (as in `crash.py`), one
 that drives runs of agents (`agent_crash.py`), and one that drives runs of flows (`flow_crash.py`). Two more
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,7 +40,6 @@ from loom_core.runs.journal.store import open_database
 from tests.fixtures.store_servers.postgres import PASSWORD, run_postgres
 
 _HERE = Path(__file__).parent
-_AT_ONCE = 6  # kills between two starts
 _WHOLE_NODE = 1 / 8
 _TAKEOVER_SECONDS = 90.0
 _END_SECONDS = 600.0
@@ -50,7 +49,8 @@ _LOOK_SECONDS = 0.1
 class Cluster:
     """The nodes, and what was seen of them."""
 
-    def __init__(self, base: Path, url: str, *, nodes: int, seed: int) -> None:
+    def __init__(self, base: Path, url: str, *, nodes: int, seed: int, at_once: int) -> None:
+        self._at_once = at_once
         self._dice = random.Random(seed)
         self.knowledge = Run(base / "knowledge", processes=nodes, seed=seed, database=url, may_refuse=True)
         folders = {"agents": base / "agents", "flows": base / "flows"}
@@ -77,7 +77,7 @@ class Cluster:
         }
         self.journals = {kind: JournalRows(path) for kind, path in self.paths.items()}
         self.killed = Counter[str]()
-        self.takeovers: dict[str, list[float]] = {"knowledge": [], "agents": [], "flows": []}
+        self.takeovers: defaultdict[str, list[float]] = defaultdict(list)
         self.refusals: list[str] = []
         self.wrong: list[str] = []
         self._watchers: list[threading.Thread] = []
@@ -92,7 +92,7 @@ class Cluster:
     def kill_some(self, most: int) -> int:
         """Kill up to so many processes at random moments; return how many."""
         killed = 0
-        while killed < min(most, _AT_ONCE):
+        while killed < min(most, self._at_once):
             time.sleep(self._dice.expovariate(1.5))
             nodes = [name.removeprefix("actor") for name in self.knowledge.lives]
             if not nodes:
@@ -165,7 +165,8 @@ class Cluster:
         return True
 
     def _watch(self, kind: str, is_over: Callable[[], bool]) -> None:
-        """Measure in a thread how long it takes from now."""
+        """Measure in a thread how long it takes from now, and whether another process lived all the time."""
+        peers = self._pids(kind)
 
         def watch() -> None:
             began = time.monotonic()
@@ -174,10 +175,18 @@ class Cluster:
                     self.wrong.append(f"{kind}: not taken over within {_TAKEOVER_SECONDS:g} s")
                     return
                 time.sleep(_LOOK_SECONDS)
-            self.takeovers[kind].append(time.monotonic() - began)
+            alone = "" if peers & self._pids(kind) else ", when the others were started again,"
+            self.takeovers[f"{kind}{alone}"].append(time.monotonic() - began)
 
         self._watchers.append(threading.Thread(target=watch, daemon=True))
         self._watchers[-1].start()
+
+    def _pids(self, kind: str) -> set[int]:
+        """The processes that can take over."""
+        if kind == "knowledge":
+            lives = list(self.knowledge.lives.values())
+            return {life.process.pid for life in lives if life.began.is_set()}
+        return {pid for name, pid in self.actors[kind].living.items() if name != "person"}
 
     def _note_refusals(self, *names: str) -> None:
         for name in names:
@@ -188,6 +197,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     arguments.add_argument("--kills", type=int, default=200)
     arguments.add_argument("--nodes", type=int, default=3)
+    arguments.add_argument("--at-once", type=int, default=3, help="kills until they are started again")
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--seconds", type=float, default=3600.0, help="after which no more are killed")
     arguments.add_argument("--keep", type=Path, metavar="FOLDER", help="an empty folder that is kept")
@@ -197,7 +207,7 @@ def main() -> None:
     began = time.monotonic()
     with run_postgres(fsync="on") as server:
         os.environ |= {"LOOM_DATABASE": server.url(), "LOOM_DATABASE_SECRET": PASSWORD}
-        cluster = Cluster(base, server.url(), nodes=args.nodes, seed=args.seed)
+        cluster = Cluster(base, server.url(), nodes=args.nodes, seed=args.seed, at_once=args.at_once)
         kills = 0
         try:
             while kills < args.kills and time.monotonic() - began < args.seconds:
@@ -218,12 +228,9 @@ def main() -> None:
 
 def _print(cluster: Cluster, kills: int, took: float, all_seconds: float) -> None:
     print(f"{kills} kills in {took:.0f} s, all compared after {all_seconds:.0f} s: {dict(cluster.killed)}")
-    for kind, seconds in cluster.takeovers.items():
-        if seconds:
-            median = statistics.median(seconds)
-            print(
-                f"{kind} taken over {len(seconds)} times: median {median:.1f} s, longest {max(seconds):.1f} s"
-            )
+    for kind, seconds in sorted(cluster.takeovers.items()):
+        times = f"median {statistics.median(seconds):.1f} s, longest {max(seconds):.1f} s"
+        print(f"{kind} taken over {len(seconds)} times: {times}")
     knowledge = cluster.knowledge
     print(
         f"knowledge: {knowledge.operations} operations acknowledged on {knowledge.documents} documents, ",

@@ -88,7 +88,7 @@ class Actors:
     @property
     def living(self) -> dict[str, int]:
         """The names of those that run, with their processes."""
-        return {name: process.pid for name, process in self._living.items()}
+        return {name: process.pid for name, process in list(self._living.items())}
 
     def end(self) -> None:
         """Kill all."""
