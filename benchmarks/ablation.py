@@ -5,6 +5,7 @@ from __future__ import annotations
 from loom_core.knowledge.retrieval.channels import FirstStageSettings
 from loom_core.knowledge.retrieval.config import RAGConfig
 from loom_core.knowledge.retrieval.graph_expansion import LinkSettings, WalkSettings
+from loom_core.knowledge.retrieval.sub_questions import SubQuestionSettings
 
 __all__ = ["variants"]
 
@@ -31,6 +32,8 @@ def variants() -> dict[str, RAGConfig]:
         "those links capped like the others": RAGConfig(links=LinkSettings(shared_cap=0.9)),
         "those links by common names, too": RAGConfig(links=LinkSettings(rare=100)),
         "target not judged by the residual question": RAGConfig(links=LinkSettings(residual=0.0)),
+        "no sub-questions": RAGConfig(sub_questions=SubQuestionSettings(most=0)),
+        "thorough": RAGConfig(thorough=True),
         "walk over subjects and mentions alike": RAGConfig(walk=WalkSettings(about=1.0)),
         "bm25": RAGConfig(strategy="bm25"),
         "vector_first": RAGConfig(strategy="vector_first"),

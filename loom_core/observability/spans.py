@@ -146,6 +146,7 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     ),
     "retrieval.expansion_ms": _A("Milliseconds of following links; `hybrid` only", "number"),
     "retrieval.walk_ms": _A("Milliseconds of the walk over the graph; `hybrid` only", "number"),
+    "retrieval.sub_questions_ms": _A("Milliseconds of sub-questions; `hybrid` only", "number"),
     "retrieval.embed_ms": _A("Milliseconds of embedding the question", "number"),
     "retrieval.total_ms": _A("Total milliseconds", "number"),
     "retrieval.fallback_to_vector": _A(
@@ -329,6 +330,7 @@ KNOWLEDGE_SEARCH = SpanForm(
         "retrieval.parallel_ms",
         "retrieval.expansion_ms",
         "retrieval.walk_ms",
+        "retrieval.sub_questions_ms",
         "retrieval.embed_ms",
         "retrieval.total_ms",
         "retrieval.fallback_to_vector",

@@ -108,6 +108,7 @@ class Channels:
             one are left out, as they are not comparable.
         centroids: baseline of each language, see `LanguageCentroids`; empty where it is not known.
         read: returns the texts of passages with title and headings; needed for identifiers.
+        embed: returns the vectors of further questions, or None if that fails; blocks.
     """
 
     def __init__(
@@ -118,12 +119,14 @@ class Channels:
         covered: frozenset[str] | None = None,
         centroids: Mapping[str, NDArray[np.float32]] | None = None,
         read: Callable[[Sequence[int]], Mapping[int, str]] | None = None,
+        embed: Callable[[Sequence[str]], NDArray[np.float32] | None] | None = None,
     ) -> None:
         self.words = words
         self.dense = dense
         self._covered = covered
         self.centroids = centroids or {}
         self._read = read
+        self._embed = embed
         self._highest: dict[tuple[str, ...], float] = {}
 
     def lexical(self, question: PreparedQuestion, *, limit: int) -> dict[int, float]:
@@ -157,6 +160,49 @@ class Channels:
             if high := self._highest[tokens]:
                 found[tokens] = {key: score / high for key, score in some}
         return found
+
+    def holders(
+        self, asked: Sequence[tuple[Sequence[str], Sequence[str]]], *, limit: int, among: ChunkKeys | None
+    ) -> list[list[int]]:
+        """Return for each of some names the best passages by BM25 that hold all of its tokens.
+
+        Args:
+            asked: tokens of each name, and the tokens that passages are ranked by.
+            limit: maximum number of passages that are looked at for each.
+            among: passages that filters allow, or None for all.
+        """
+        if self.words is None or not asked:
+            return [[] for _ in asked]
+        ranked = self.words.search([LexicalQuery(tokens, limit, among=among) for _, tokens in asked])
+        best = [[key for key, _ in hits] for hits in ranked]
+        held = self.words.search(
+            [
+                LexicalQuery(list(dict.fromkeys(name)), limit, match="all", among=keys)
+                for (name, _), keys in zip(asked, best, strict=True)
+            ]
+        )
+        holding = [{key for key, _ in hits} for hits in held]
+        return [[key for key in keys if key in some] for keys, some in zip(best, holding, strict=True)]
+
+    def cosines(self, asked: Sequence[tuple[str, Collection[int]]]) -> dict[tuple[int, int], float]:
+        """Return the cosine of further questions with given passages, by (place of the question, passage).
+
+        Args:
+            asked: the questions, and passages of each that have a comparable vector.
+        """
+        keys = sorted({key for _, some in asked for key in some})
+        if self.dense is None or self._embed is None or not keys:
+            return {}
+        questions = self._embed([text for text, _ in asked])
+        if questions is None:
+            return {}
+        products = questions @ self.dense.vectors(keys).T
+        columns = {key: column for column, key in enumerate(keys)}
+        return {
+            (place, key): float(products[place, columns[key]])
+            for place, (_, some) in enumerate(asked)
+            for key in some
+        }
 
     def score_identifiers(self, question: PreparedQuestion, lexical: dict[int, float]) -> dict[int, float]:
         """Score passages by the question's identifiers that they hold, and how exactly: 1 for each exact one.

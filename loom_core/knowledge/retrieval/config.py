@@ -11,6 +11,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.retrieval.channels import FirstStageSettings
 from loom_core.knowledge.retrieval.graph_expansion import LinkSettings, WalkSettings
+from loom_core.knowledge.retrieval.sub_questions import SubQuestionSettings
 
 if TYPE_CHECKING:
     from loom_core.knowledge.interface import Reranker
@@ -83,6 +84,13 @@ class RAGConfig(BaseModel):
         default=LinkSettings(), description="Parameters of the expansion along links."
     )
     walk: WalkSettings = Field(default=WalkSettings(), description="Parameters of the walk over the graph.")
+    sub_questions: SubQuestionSettings = Field(
+        default=SubQuestionSettings(), description="Parameters of sub-questions."
+    )
+    thorough: bool = Field(
+        default=False,
+        description="Whether a question may take longer for a better answer: 12 sub-questions instead of 4.",
+    )
     waits: WaitSettings = Field(default=WaitSettings(), description="Timeouts and intervals.")
     vectors: str = Field(
         default="",
@@ -125,7 +133,7 @@ ExpandTo = Literal["passage", "section"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """Options of the refinement of results. None means the knowledge base's own setting.
+    """Options of a search. None means the knowledge base's own setting.
 
     Attributes:
         near_duplicates: whether near duplicates are kept or dropped.
@@ -133,6 +141,7 @@ class SearchOptions:
         expand_to: `passage`, or `section` for parent-document expansion.
         rerank: whether a reranker reorders the best passages; by default, if there is one.
         reranker: one for this search, instead of the knowledge base's own.
+        thorough: whether it may take longer for a better answer, see `RAGConfig.thorough`.
 
     Raises:
         InvalidInputError: a value is out of range.
@@ -143,6 +152,7 @@ class SearchOptions:
     expand_to: ExpandTo | None = None
     rerank: bool | None = None
     reranker: Reranker | None = None
+    thorough: bool | None = None
 
     def __post_init__(self) -> None:
         if self.diversity is not None and not 0 <= self.diversity <= 1:

@@ -60,7 +60,8 @@ class PassageLink(NamedTuple):
         entity: what connects them.
         name: the entity as the seed, or for a `back` link the other passage, writes it.
         kind: `forward`, from a mention to a passage about what it mentions; `back`, from a passage to one
-            that mentions what it is about; `shared`, to one that mentions the same.
+            that mentions what it is about; `shared`, to one that mentions the same; `asked`, to one that
+            answers a sub-question about what it mentions.
         weight: confidence of the link, 0 to 1.
     """
 
@@ -68,7 +69,7 @@ class PassageLink(NamedTuple):
     chunk: int
     entity: int
     name: str
-    kind: Literal["forward", "back", "shared"]
+    kind: Literal["forward", "back", "shared", "asked"]
     weight: float
 
 

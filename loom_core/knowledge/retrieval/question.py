@@ -19,6 +19,8 @@ from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.validation import check_limit, question_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -127,9 +129,20 @@ class QuestionPreparer:
         """
         if self._embedder is None or self.explain_language_gap(text):
             return None
+        vectors = await self.embed_all([text])
+        return None if vectors is None else vectors[0]
+
+    async def embed_all(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+        """Return the vectors of questions whose language is covered, a row each; None without an embedder.
+
+        Raises:
+            EmbeddingError: see `embed`.
+        """
+        if self._embedder is None:
+            return None
         try:
             with anyio.fail_after(self._timeout):
-                return (await self._embedder.embed([text], kind="query"))[0]
+                return await self._embedder.embed(texts, kind="query")
         except TimeoutError:
             raise EmbeddingError(
                 f"Embedding the question took over {self._timeout:g} s.",

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import anyio
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, StoreUnavailableError
 from loom_core.knowledge.model import KnowledgeItem
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store import ChunkRow, KnowledgeStore
     from loom_core.knowledge.store.store import StoreGlance
     from loom_core.observability.metrics import LoomMetrics
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["SearchAnswer", "SearchContext", "Searcher", "channel_items", "item", "items"]
 
@@ -246,8 +249,12 @@ class Searcher:
         else:
             topics = None
         question = PreparedQuestion.of(text, among=among, space=self._context.reader.space)
+        thorough = self._config.thorough
+        if request.options is not None and request.options.thorough is not None:
+            thorough = request.options.thorough
         embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
         asked = await self._ask(question, strategy, embeds=embeds)
+        asked.thorough = thorough
         retrieval, found_notes = await self._retrieve_when_ready(
             asked,
             glance,
@@ -386,8 +393,21 @@ class Searcher:
         return asked
 
     def _channels(self, question: PreparedQuestion) -> Channels:
-        covered = self._context.reader.comparable_groups(question.language)
-        return Channels(None, None, covered=covered, read=self._context.store.documents.texts_with_headings)
+        return Channels(
+            None,
+            None,
+            covered=self._context.reader.comparable_groups(question.language),
+            read=self._context.store.documents.texts_with_headings,
+            embed=self._embed_more,
+        )
+
+    def _embed_more(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+        """Embed sub-questions, from a thread of the event loop; None if that fails, as they are optional."""
+        try:
+            return from_thread.run(self._context.reader.embed_all, texts)
+        except EmbeddingError as error:
+            _log.warning("Sub-questions could not be embedded: %s", error)
+            return None
 
     def _ask_words(self, asked: _PendingSearch, hits: ChannelHits) -> None:
         try:
@@ -454,7 +474,7 @@ class Searcher:
             restored = not self._context.worker.is_running and await self._context.worker.restore()
         if not restored:
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
-        again = _PendingSearch(asked.question, self._channels(asked.question))
+        again = _PendingSearch(asked.question, self._channels(asked.question), thorough=asked.thorough)
         retrieval, _ = await to_thread.run_sync(self._retrieve, again, glance, limit, strategy)
         return retrieval, []
 
@@ -480,6 +500,7 @@ class Searcher:
                 graph=self._context.links.current(glance.head) or self._context.store.graph,
                 config=self._config,
                 hits=asked.hits,
+                thorough=asked.thorough,
             )
         except StoreUnavailableError as error:
             if asked.lacks_all:
@@ -511,6 +532,7 @@ class _PendingSearch:
         damage: the damage of the lexical index.
         lacks_vectors: whether the question is answered without vectors, as their database cannot be asked.
         lacks_words: whether it is answered without words, as their search engine cannot be asked.
+        thorough: whether to ask more sub-questions.
     """
 
     question: PreparedQuestion
@@ -522,6 +544,7 @@ class _PendingSearch:
     damage: IndexDamagedError | None = None
     lacks_vectors: bool = False
     lacks_words: bool = False
+    thorough: bool = False
 
     @property
     def lacks_all(self) -> bool:
@@ -585,6 +608,7 @@ def _measures(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeVa
             "parallel_ms": ms.get("first_stage", 0.0),
             "expansion_ms": ms.get("expansion", 0.0),
             "walk_ms": ms.get("walk", 0.0),
+            "sub_questions_ms": ms.get("sub_questions", 0.0),
         }
     if strategy == "graph_first":
         measures["fallback_to_vector"] = retrieval.fallback_to_vector
@@ -687,6 +711,10 @@ def _why(hit: ChunkHit, rows: dict[int, ChunkRow], names: dict[int, str]) -> lis
             reasons.append(f"{seed} mentions “{link.name}”, which {target} is about")
         elif link.kind == "back":
             reasons.append(f"{target} mentions “{link.name}”, which {seed} is about")
+        elif link.kind == "asked":
+            reasons.append(
+                f"{seed} mentions “{link.name}”, about which {target} answers the rest of the question"
+            )
         else:
             reasons.append(f"{seed} mentions “{link.name}”, and so does {target}")
     if hit.named and hit.named in names:

@@ -17,6 +17,7 @@ from loom_core.knowledge.retrieval.graph_expansion import (
     link_entities,
     walk,
 )
+from loom_core.knowledge.retrieval.sub_questions import ask_sub_questions
 
 if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
@@ -76,7 +77,8 @@ class Retrieval:
     Attributes:
         found: the best passages, best first.
         counts: how many passages each step brought: `lexical`, `vector`, `graph`, `expansion`.
-        ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk` and `total`.
+        ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk`,
+            `sub_questions` and `total`.
         fallback_to_vector: whether `graph_first` found nothing in the graph, and used vectors instead.
         nearness: see `FirstStage`.
         scale: the scale of the scores.
@@ -99,6 +101,7 @@ def retrieve(
     graph: LinkReader,
     config: RAGConfig,
     hits: ChannelHits | None = None,
+    thorough: bool = False,
 ) -> Retrieval:
     """Retrieve the best passages for a question, best first.
 
@@ -110,6 +113,7 @@ def retrieve(
         graph: entities, mentions, subjects and relations.
         config: weights.
         hits: hits of words and vectors, if these were searched already; only for `hybrid`.
+        thorough: whether to ask more sub-questions, see `SubQuestionSettings`.
     """
     draft = _RetrievalRun(question, channels, graph, config, hits)
     if strategy == "graph_first":
@@ -122,6 +126,7 @@ def retrieve(
     if strategy in {"hybrid", "graph_only"}:
         draft.expand()
         draft.walk()
+        draft.ask_sub_questions(thorough=thorough)
     return draft.finish(limit, fallback=fallback)
 
 
@@ -236,6 +241,25 @@ class _RetrievalRun:
         for key, weight in self._near.items():
             self._scores[key] = self._scores.get(key, 0.0) + config.graph_weight * weight**0.5
         self._measure("walk")
+
+    def ask_sub_questions(self, *, thorough: bool) -> None:
+        """Raise passages that answer what the best ones leave open about the names that they mention."""
+        config, expansion = self._config, self._expansion
+        answers = ask_sub_questions(
+            self._question,
+            self._scores,
+            self._first,
+            channels=self._channels,
+            neighbourhood=self._neighbourhood,
+            named=self._named,
+            most=config.sub_questions.thorough if thorough else config.sub_questions.most,
+            settings=config.sub_questions,
+        )
+        for chunk, (score, link) in answers.items():
+            expansion.gained[chunk] = expansion.gained.get(chunk, 0.0) + score - self._scores.get(chunk, 0.0)
+            self._scores[chunk] = score
+            expansion.links[chunk] = link
+        self._measure("sub_questions")
 
     def finish(self, limit: int, *, fallback: bool) -> Retrieval:
         """Rank the passages, those that hold identifiers of the question first; return the best."""

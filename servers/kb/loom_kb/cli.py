@@ -300,6 +300,7 @@ def _documents(commands: ServerCommands) -> None:
     query.add_argument(
         "--expand", choices=["passage", "section"], help="`section`: each passage with its surrounding text"
     )
+    query.add_argument("--thorough", action="store_true", help="take longer: 12 sub-questions instead of 4")
     query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
 
     listing = commands.add("list", "list knowledge bases, or the documents of one")

@@ -177,6 +177,7 @@ def _search_options(args: argparse.Namespace) -> SearchOptions:
         diversity=args.diversity,
         expand_to=args.expand,
         reranker=plugins.create("reranker", args.rerank) if args.rerank else None,
+        thorough=args.thorough or None,
     )
 
 

@@ -33,6 +33,7 @@ HYBRID = {
     "retrieval.parallel_ms",
     "retrieval.expansion_ms",
     "retrieval.walk_ms",
+    "retrieval.sub_questions_ms",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import anyio
 import numpy as np
@@ -163,8 +164,10 @@ async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, qu
         films._vectors.current(),
         covered=films._reader.comparable_groups(asked.question.language),
         centroids=asked.channels.centroids,
+        embed=searcher._embed_more,
     )
-    expected = retrieve(
+    retrieve_all = partial(
+        retrieve,
         PreparedQuestion.of(question, vector=vector, space=films.embedder_id),
         50,
         strategy="hybrid",
@@ -172,7 +175,8 @@ async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, qu
         graph=films.store.graph,
         config=RAGConfig(),
     )
-    found, missing = searcher._retrieve(asked, films.store.glance(), 50, "hybrid")
+    expected = await to_thread.run_sync(retrieve_all)
+    found, missing = await to_thread.run_sync(searcher._retrieve, asked, films.store.glance(), 50, "hybrid")
     assert (found.found, found.counts, found.nearness) == (expected.found, expected.counts, expected.nearness)
     assert missing == ""
     assert asked.hits.lexical

@@ -21,8 +21,8 @@ from loom_core.knowledge.text.passage_text import index_tokens
 HOP = "Where was the director of The Silent Harbour born?"
 STRATEGIES: tuple[Strategy, ...] = ("hybrid", "vector_first", "graph_first", "graph_only", "bm25")
 STEPS = {
-    "hybrid": {"first_stage", "lexical", "vector", "expansion", "walk", "total"},
-    "graph_only": {"first_stage", "lexical", "expansion", "walk", "total"},
+    "hybrid": {"first_stage", "lexical", "vector", "expansion", "walk", "sub_questions", "total"},
+    "graph_only": {"first_stage", "lexical", "expansion", "walk", "sub_questions", "total"},
     "vector_first": {"first_stage", "vector", "total"},
     "bm25": {"first_stage", "lexical", "total"},
     "graph_first": {"walk", "total"},
