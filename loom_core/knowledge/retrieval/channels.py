@@ -161,28 +161,43 @@ class Channels:
                 found[tokens] = {key: score / high for key, score in some}
         return found
 
-    def holders(
-        self, asked: Sequence[tuple[Sequence[str], Sequence[str]]], *, limit: int, among: ChunkKeys | None
-    ) -> list[list[int]]:
-        """Return for each of some names the best passages by BM25 that hold all of its tokens.
+    def lexical_holding(
+        self,
+        asked: Sequence[tuple[Sequence[str], Sequence[str]]],
+        *,
+        limit: int,
+        common: int,
+        among: ChunkKeys | None,
+    ) -> list[dict[int, float]]:
+        """Return for each of some questions about a name the best passages that hold the name.
+
+        All of them take one request to a server.
 
         Args:
-            asked: tokens of each name, and the tokens that passages are ranked by.
+            asked: the tokens of each question, and of its name.
             limit: maximum number of passages that are looked at for each.
+            common: number of passages that hold a name from which none of them is returned.
             among: passages that filters allow, or None for all.
+
+        Returns:
+            BM25 by passage for question and name, as a share of the highest score.
         """
         if self.words is None or not asked:
-            return [[] for _ in asked]
-        ranked = self.words.search([LexicalQuery(tokens, limit, among=among) for _, tokens in asked])
-        best = [[key for key, _ in hits] for hits in ranked]
-        held = self.words.search(
+            return [{} for _ in asked]
+        answers = self.words.search(
             [
-                LexicalQuery(list(dict.fromkeys(name)), limit, match="all", among=keys)
-                for (name, _), keys in zip(asked, best, strict=True)
+                *(LexicalQuery([*tokens, *name], limit, among=among) for tokens, name in asked),
+                *(
+                    LexicalQuery(list(dict.fromkeys(name)), common, match="all", among=among)
+                    for _, name in asked
+                ),
             ]
         )
-        holding = [{key for key, _ in hits} for hits in held]
-        return [[key for key in keys if key in some] for keys, some in zip(best, holding, strict=True)]
+        found: list[dict[int, float]] = []
+        for ranked, holding in zip(answers[: len(asked)], answers[len(asked) :], strict=True):
+            held = {key for key, _ in holding} if len(holding) < common else set[int]()
+            found.append({key: score / ranked[0][1] for key, score in ranked if key in held})
+        return found
 
     def cosines(self, asked: Sequence[tuple[str, Collection[int]]]) -> dict[tuple[int, int], float]:
         """Return the cosine of further questions with given passages, by (place of the question, passage).

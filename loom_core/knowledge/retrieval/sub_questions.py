@@ -43,6 +43,7 @@ class SubQuestionSettings:
     named: float = 0.5  # share of the best score that a passage must have whose subject the question names
     considered: int = 3  # names that each sub-question is chosen from
     candidates: int = 24  # best passages by words for each
+    common: int = 1000  # passages that hold a name from which it is too common to be asked about
     unknown: float = 0.6  # share of a title's words in the question up to which its passage is no seed
     known: float = 0.95  # and from which it is one fully
     weight: float = 1.0  # gain of a perfect answer to a sub-question of the best passage
@@ -63,12 +64,12 @@ class _Seed(NamedTuple):
 
 
 class _SubQuestion(NamedTuple):
-    """A question about a name that a seed mentions, with the passages that hold the name."""
+    """A question about a name that a seed mentions, with the BM25 of the passages that hold the name."""
 
     seed: _Seed
     entity: int
     name: str
-    holders: list[int]
+    holders: dict[int, float]
 
     @property
     def text(self) -> str:
@@ -104,10 +105,6 @@ def ask_sub_questions(
     asked = _choose_names(question, seeds, subjects, neighbourhood, channels, most, settings)
     if not asked:
         return {}
-    wanted: dict[tuple[str, ...], set[int]] = {}
-    for each in asked:
-        wanted.setdefault(each.seed.tokens, set()).update(each.holders)
-    lexical = channels.lexical_among(wanted)
     zeros = _zeros(first, {chunk for each in asked for chunk in each.holders}, channels)
     top = max(scores.values())
     worth = {seed.chunk: seed.sure * (seed.score / top) ** 2 for seed in seeds}
@@ -115,14 +112,13 @@ def ask_sub_questions(
     def promise(each: _SubQuestion) -> float:
         """Return what an answer may gain, as far as the question's own cosines tell; rare names more."""
         best = max(
-            lexical[each.seed.tokens].get(chunk, 0.0)
-            + _rise(first.semantic.get(chunk), zeros.get(chunk), first.rise)
-            for chunk in each.holders
+            share + _rise(first.semantic.get(chunk), zeros.get(chunk), first.rise)
+            for chunk, share in each.holders.items()
         )
         return worth[each.seed.chunk] * (best / (1 + math.log1p(len(each.holders)))) ** 2
 
     asked = nlargest(most, asked, key=promise)
-    similarity = _judge(asked, lexical, zeros, channels, settings)
+    similarity = _judge(asked, zeros, channels, settings)
     found: dict[int, tuple[float, PassageLink]] = {}
     for (place, chunk), answer in similarity.items():
         seed, entity, name, _ = asked[place]
@@ -194,15 +190,16 @@ def _choose_names(
         if mention.entity not in subjects[mention.chunk] and not known.issuperset(tokens):
             names.setdefault(mention.entity, (by_chunk[mention.chunk], mention.name, tokens))
     chosen = list(names.items())[: settings.considered * most]
-    holders = channels.holders(
-        [(tokens, [*seed.tokens, *tokens]) for _, (seed, _, tokens) in chosen],
+    holders = channels.lexical_holding(
+        [(seed.tokens, tokens) for _, (seed, _, tokens) in chosen],
         limit=settings.candidates,
+        common=settings.common,
         among=question.among,
     )
     return [
         _SubQuestion(seed, entity, name, others)
         for (entity, (seed, name, _)), found in zip(chosen, holders, strict=True)
-        if (others := [chunk for chunk in found if chunk != seed.chunk])
+        if (others := {chunk: share for chunk, share in found.items() if chunk != seed.chunk})
     ]
 
 
@@ -221,16 +218,13 @@ def _rise(cosine: float | None, zero: float | None, most: float) -> float:
 
 def _judge(
     asked: Sequence[_SubQuestion],
-    lexical: Mapping[tuple[str, ...], Mapping[int, float]],
     zeros: Mapping[int, float],
     channels: Channels,
     settings: SubQuestionSettings,
 ) -> dict[tuple[int, int], float]:
     """Return how well passages answer sub-questions, 0 to 1, by (place, passage): by words and vectors."""
     by_words = {
-        (place, chunk): lexical[each.seed.tokens].get(chunk, 0.0)
-        for place, each in enumerate(asked)
-        for chunk in each.holders
+        (place, chunk): share for place, each in enumerate(asked) for chunk, share in each.holders.items()
     }
     cosines = channels.cosines([(each.text, [k for k in each.holders if k in zeros]) for each in asked])
     rises = {pair: max(0.0, cosine - zeros[pair[1]]) for pair, cosine in cosines.items()}
