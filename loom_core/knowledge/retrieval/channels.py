@@ -163,7 +163,7 @@ class Channels:
 
     def lexical_holding(
         self,
-        asked: Sequence[tuple[Sequence[str], Sequence[str]]],
+        asked: Sequence[tuple[tuple[str, ...], Sequence[str]]],
         *,
         limit: int,
         common: int,
@@ -174,29 +174,36 @@ class Channels:
         All of them take one request to a server.
 
         Args:
-            asked: the tokens of each question, and of its name.
+            asked: the tokens of each question, and of its name; passages are ranked by both.
             limit: maximum number of passages that are looked at for each.
-            common: number of passages that hold a name from which none of them is returned.
+            common: number of passages that hold a name from which none of them is returned, and of those
+                that may have a score.
             among: passages that filters allow, or None for all.
 
         Returns:
-            BM25 by passage for question and name, as a share of the highest score.
+            BM25 by passage for the question without the name, as a share of the highest score.
         """
         if self.words is None or not asked:
             return [{} for _ in asked]
-        answers = self.words.search(
-            [
-                *(LexicalQuery([*tokens, *name], limit, among=among) for tokens, name in asked),
-                *(
-                    LexicalQuery(list(dict.fromkeys(name)), common, match="all", among=among)
-                    for _, name in asked
-                ),
-            ]
+        questions = list(dict.fromkeys(tokens for tokens, _ in asked))
+        answers = iter(
+            self.words.search(
+                [
+                    *(LexicalQuery(tokens, common, among=among) for tokens in questions),
+                    *(LexicalQuery([*tokens, *name], limit, among=among) for tokens, name in asked),
+                    *(LexicalQuery([*{*name}], common, match="all", among=among) for _, name in asked),
+                ]
+            )
         )
+        shares = {
+            tokens: {key: score / hits[0][1] for key, score in hits}
+            for tokens, hits in ((tokens, next(answers)) for tokens in questions)
+        }
+        ranked = [[key for key, _ in next(answers)] for _ in asked]
         found: list[dict[int, float]] = []
-        for ranked, holding in zip(answers[: len(asked)], answers[len(asked) :], strict=True):
+        for (tokens, _), keys, holding in zip(asked, ranked, answers, strict=True):
             held = {key for key, _ in holding} if len(holding) < common else set[int]()
-            found.append({key: score / ranked[0][1] for key, score in ranked if key in held})
+            found.append({key: shares[tokens].get(key, 0.0) for key in keys if key in held})
         return found
 
     def cosines(self, asked: Sequence[tuple[str, Collection[int]]]) -> dict[tuple[int, int], float]:

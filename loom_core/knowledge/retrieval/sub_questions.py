@@ -99,14 +99,14 @@ def ask_sub_questions(
         most: maximum number of sub-questions.
         settings: the numbers.
     """
-    if not scores or most < 1:
+    top = max(scores.values(), default=0.0)
+    if top <= 0 or most < 1:
         return {}
     seeds, subjects = _read_seeds(question, scores, neighbourhood, named, settings)
     asked = _choose_names(question, seeds, subjects, neighbourhood, channels, most, settings)
     if not asked:
         return {}
     zeros = _zeros(first, {chunk for each in asked for chunk in each.holders}, channels)
-    top = max(scores.values())
     worth = {seed.chunk: seed.sure * (seed.score / top) ** 2 for seed in seeds}
 
     def promise(each: _SubQuestion) -> float:
@@ -126,7 +126,7 @@ def ask_sub_questions(
         score = min(scores.get(chunk, 0.0) + gain, settings.cap * seed.score)
         if score > max(scores.get(chunk, 0.0), found[chunk][0] if chunk in found else 0.0):
             found[chunk] = score, PassageLink(seed.chunk, chunk, entity, name, "asked", answer)
-    return _keep_best(found, scores, neighbourhood)
+    return _keep_best(found, scores, neighbourhood) if found else {}
 
 
 def _read_seeds(
@@ -250,8 +250,9 @@ def _keep_best(
             kept.append(key)
     least = scores[kept[-1]]
     edge = _NEAR_KEPT * least
-    return {
+    lowered = {
         chunk: (score if score <= edge else least - (least - edge) * edge / score, link)
         for chunk, (score, link) in found.items()
         if chunk not in kept
     }
+    return {chunk: each for chunk, each in lowered.items() if each[0] > scores.get(chunk, 0.0)}
