@@ -231,3 +231,38 @@ def test_the_demo_answers_its_questions_from_the_right_documents(loom_kb, home):
     assert list(found) == list(QUESTIONS)
     assert "24,000" in found[QUESTIONS[0]][0]["text"]
     assert "天工开物" in found[QUESTIONS[2]][0]["title"]
+
+
+CURIE = {
+    "Marie Curie": "Marie Curie was a physicist and chemist. In 1891 she moved to the "
+    "University of Paris, where later she was the first woman to teach.",
+    "Scholars and the king": "King Philip II gave the scholars of the University of Paris "
+    "their first privileges in 1200, and Pope Innocent III approved their statutes in 1215.",
+    "May 1968": "In May 1968 students occupied the University of Paris, and the police cleared the courtyard.",
+    "Chapel": "The chapel of the University of Paris was built from 1635 and holds the tomb of Richelieu.",
+    "Lectures": "Lectures at the University of Paris were in Latin until the revolution.",
+    "Library": "The library of the University of Paris has about two million volumes.",
+    "Printing": "The first press in France was set up in the University of Paris in 1470.",
+    "Reform": "In 1970 the University of Paris was split into thirteen universities.",
+    "Courtyard": "The statue of Pasteur stands in the great courtyard of the University of Paris.",
+    "Observatory": "On the roof of the University of Paris there is a small observatory.",
+    "Statutes": "Statutes of a town are approved by its council, and those of a club by its members.",
+    "Popes": "The pope is the bishop of Rome. Which place a pope taught in is known of a few.",
+    "Schools": "The first woman to teach in a place is often found in its register.",
+    "Warsaw": "Warsaw is the capital of Poland and lies on the Vistula.",
+    "Polonium": "Polonium is an element that was found in pitchblende in 1898.",
+}
+
+
+def test_a_passage_that_answers_a_sub_question_says_what_led_to_it(loom_kb_process, tmp_path):
+    folder = tmp_path / "history"
+    folder.mkdir()
+    for number, (title, text) in enumerate(CURIE.items()):
+        (folder / f"{number}.md").write_text(f"# {title}\n\n{text}\n", encoding="utf-8")
+    assert loom_kb_process("add", folder).returncode == 0
+    question = "Which pope approved the statutes of the place where Marie Curie was the first woman to teach?"
+    shown = loom_kb_process("query", question, "--thorough", "--detailed", "--limit", "3").stdout.decode()
+    assert (
+        "“Marie Curie” mentions “University of Paris”, about which this passage answers the rest of" in shown
+    )
+    assert "Pope Innocent III" in shown
