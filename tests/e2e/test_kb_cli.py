@@ -238,7 +238,7 @@ CURIE = {
     "University of Paris, where later she was the first woman to teach.",
     "Scholars and the king": "King Philip II gave the scholars of the University of Paris "
     "their first privileges in 1200, and Pope Innocent III approved their statutes in 1215.",
-    "May 1968": "In May 1968 students occupied the University of Paris, and the police cleared the courtyard.",
+    "May 1968": "In May 1968 students occupied the University of Paris, and the police came.",
     "Chapel": "The chapel of the University of Paris was built from 1635 and holds the tomb of Richelieu.",
     "Lectures": "Lectures at the University of Paris were in Latin until the revolution.",
     "Library": "The library of the University of Paris has about two million volumes.",
