@@ -132,20 +132,27 @@ class QuestionPreparer:
         vectors = await self.embed_all([text])
         return None if vectors is None else vectors[0]
 
-    async def embed_all(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
+    async def embed_all(
+        self, texts: Sequence[str], *, seconds: float | None = None
+    ) -> NDArray[np.float32] | None:
         """Return the vectors of questions whose language is covered, a row each; None without an embedder.
+
+        Args:
+            texts: the questions.
+            seconds: limit for all; None for that of a question.
 
         Raises:
             EmbeddingError: see `embed`.
         """
         if self._embedder is None:
             return None
+        seconds = self._timeout if seconds is None else seconds
         try:
-            with anyio.fail_after(self._timeout):
+            with anyio.fail_after(seconds):
                 return await self._embedder.embed(texts, kind="query")
         except TimeoutError:
             raise EmbeddingError(
-                f"Embedding the question took over {self._timeout:g} s.",
+                f"Embedding the question took over {seconds:g} s.",
                 advice="Ask again when the machine has less to do, or use the strategy graph_only.",
             ) from None
 

@@ -53,11 +53,12 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.store import StoreGlance
     from loom_core.observability.metrics import LoomMetrics
 
-_log = logging.getLogger(__name__)
-
 __all__ = ["SearchAnswer", "SearchContext", "Searcher", "channel_items", "item", "items"]
 
+_log = logging.getLogger(__name__)
+
 _MAX_LIMIT = 100
+_SUB_QUESTION_SECONDS = 5.0  # for embedding them, as an answer does not depend on it
 _SPREAD = 8  # times as many passages are found for a question about all documents as are chosen
 
 
@@ -404,7 +405,9 @@ class Searcher:
     def _embed_more(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
         """Embed sub-questions, from a thread of the event loop; None if that fails, as they are optional."""
         try:
-            return from_thread.run(self._context.reader.embed_all, texts)
+            return from_thread.run(
+                partial(self._context.reader.embed_all, texts, seconds=_SUB_QUESTION_SECONDS)
+            )
         except EmbeddingError as error:
             _log.warning("Sub-questions could not be embedded: %s", error)
             return None
