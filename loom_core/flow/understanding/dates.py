@@ -221,7 +221,7 @@ def _month_of(match: Match[str], today: date) -> tuple[int, int]:
 def _numbered_weekday(match: Match[str], today: date) -> _Dates:
     """Read "the first Monday of October", 十月第一个星期一."""
     year, month = _month_of(match, today)
-    if not 1 <= month <= 12:
+    if not _calendar(year, month, 1):
         return frozenset()
     weekday, said = _weekday_of(match), match["number"]
     days = [

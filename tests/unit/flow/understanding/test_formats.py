@@ -43,6 +43,11 @@ def _now() -> Iterator[None]:
         ("at 8", OPEN, MISSING),  # closed at both
         ("下午三点", {**TIME, "formatMaximum": "12:00"}, MISSING),
         ("昨天", {**DATE, "formatMinimum": "today"}, MISSING),
+        ("十二月的第一个星期一", DATE, "2026-12-07"),
+        ("the last Friday of next month", DATE, "2026-12-25"),
+        ("2027年2月最后一天", DATE, "2027-02-28"),
+        ("0000年1月第一个星期一", DATE, MISSING),
+        ("13月第一个星期一", DATE, MISSING),
         ("今天", {**DATE, "formatMinimum": "today"}, "2026-11-27"),
         ("12月3号", {**DATE, "formatMaximum": "2026-12-01"}, MISSING),
         ("周日你们开门吗？", DATE, MISSING),
