@@ -226,9 +226,10 @@ class Searcher:
 
     async def find(self, request: SearchRequest) -> SearchAnswer:
         """Answer in this process, without a span."""
-        store = self._context.store
+        store, worker = self._context.store, self._context.worker
+        follows = store.sharing is not None and not worker.is_running  # else it may begin during the glance
         glance = await to_thread.run_sync(store.glance)
-        if await self._follow(glance):
+        if follows and await self._follow(glance):
             glance = await to_thread.run_sync(store.glance)
         with store.remember(glance.meta):
             return await self._find(request, glance)
@@ -371,8 +372,6 @@ class Searcher:
             Whether there were any.
         """
         context = self._context
-        if context.store.sharing is None or context.worker.is_running:
-            return False
         files, head = (context.words, context.vectors), glance.head
         with context.store.remember(glance.meta):
             is_behind = await to_thread.run_sync(lambda: not all(each.files_have(head) for each in files))
