@@ -31,8 +31,6 @@ _MORE: Final = re.compile(r"\s*(?:多|几|来|\bor so many\b|以上|以下|以�
 
 def _count(said: str) -> Decimal | None:
     """Parse an amount; None for a range such as 两三."""
-    if said in {"a", "an"}:
-        return Decimal(1)
     number = number_of(said.replace(" and ", " "))
     return None if number is None else Decimal(str(number))
 

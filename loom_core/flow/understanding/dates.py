@@ -15,6 +15,7 @@ from loom_core.flow.understanding.moments import (
     count_of,
     current_situation,
     longest_parts,
+    moment_rule,
     without_spans,
 )
 
@@ -181,7 +182,7 @@ def _weeks_after_tomorrow(match: Match[str], today: date) -> _Dates:
 
 
 def _distant(match: Match[str], today: date) -> _Dates:
-    count = count_of("1" if match["count"] in {"a", "an"} else match["count"])
+    count = count_of(match["count"])
     unit = next(name for name, form in _UNITS.items() if re.fullmatch(form, match["unit"]))
     if count is None:
         return frozenset()
@@ -285,57 +286,53 @@ def _two_numbers(match: Match[str], today: date) -> _Dates:
     return _upcoming(one, other, today) | _upcoming(other, one, today)
 
 
-def _rule(read: _Reader, *patterns: str) -> tuple[_Reader, list[re.Pattern[str]]]:
-    return read, [re.compile(each) for each in patterns]
-
-
 _RULES = (
-    _rule(
+    moment_rule(
         _named(0), r"\btoday\b|\btonight\b|\bthis (?:morning|afternoon|evening)\b|今(?:天|日|儿个?|晚|早|夜)"
     ),
-    _rule(_named(1), r"\b(?:tomorr?ow|tommorr?ow|tmrw|tmr|tmw)\b|明(?:天|日|儿个?|晚|早|夜)"),
-    _rule(_named(2), r"\b(?:the )?day after (?:tomorrow|tmrw)\b|(?<!大)后(?:天|日|儿个?|晚)"),
-    _rule(_named(3), r"大后(?:天|日|儿)"),
-    _rule(_named(-1), r"\byesterday\b|昨(?:天|日|儿|晚)"),
-    _rule(_named(-2), r"\b(?:the )?day before yesterday\b|(?<!大)前(?:天|日|儿)"),
-    _rule(_named(-3), r"大前天"),
-    _rule(
+    moment_rule(_named(1), r"\b(?:tomorr?ow|tommorr?ow|tmrw|tmr|tmw)\b|明(?:天|日|儿个?|晚|早|夜)"),
+    moment_rule(_named(2), r"\b(?:the )?day after (?:tomorrow|tmrw)\b|(?<!大)后(?:天|日|儿个?|晚)"),
+    moment_rule(_named(3), r"大后(?:天|日|儿)"),
+    moment_rule(_named(-1), r"\byesterday\b|昨(?:天|日|儿|晚)"),
+    moment_rule(_named(-2), r"\b(?:the )?day before yesterday\b|(?<!大)前(?:天|日|儿)"),
+    moment_rule(_named(-3), r"大前天"),
+    moment_rule(
         _chinese_weekday,
         r"(?P<which>(?:下|上){1,3}一?个?|[这今]一?个?|[本当])?(?<![第节圣色默])(?<!第.个)(?:周|星期|礼拜)"
         r"(?P<weekday>[一二三四五六日天])(?![天个次])",
     ),
-    _rule(
+    moment_rule(
         _english_weekday,
         rf"\b(?:(?P<which>(?:this |the )?(?:coming|upcoming)|this|next|last|past)\s+)?{_WEEKDAY}",
     ),
-    _rule(
+    moment_rule(
         _weekday_of_week,
         rf"\b{_WEEKDAY},?\s+(?:(?:of|in|from)\s+)?(?:next|this|last)\s+week\b",
         rf"\b(?:next|this|last)\s+week(?:'s)?,?\s+(?:on\s+)?{_WEEKDAY}",
     ),
-    _rule(
+    moment_rule(
         _week_after_weekday,
         rf"\b{_WEEKDAY}\s+week\b",
         rf"\b(?:a|one)\s+week\s+(?:from|on|after)\s+(?:this\s+|next\s+)?{_WEEKDAY}",
     ),
-    _rule(
+    moment_rule(
         _weeks_after_tomorrow,
         rf"\b(?P<count>{COUNT})\s+weeks?\s+(?:from\s+|after\s+)?tomorrow\b",
         r"\b(?P<count>)tomorrow\s+week\b",
     ),
-    _rule(
+    moment_rule(
         _numbered_weekday,
         rf"\b(?P<number>first|1st|second|2nd|third|3rd|fourth|4th|last)\s+{_WEEKDAY}\s+(?:of|in)\s+"
         rf"(?:{_MONTH}(?:\s+{_YEAR})?|(?:the\s+)?(?P<which>next|this|the)\s+month)(?!\w)",
         rf"(?:(?P<year>\d{{4}})年)?(?:(?P<han>{_HAN_DAY})月份?|(?P<which>(?:下|本|这)个?月))的?"
         r"(?:第(?P<number>[一二三四])|最后一)个(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])",
     ),
-    _rule(
+    moment_rule(
         _last_day,
         rf"\blast\s+day\s+(?:of|in)\s+(?:{_MONTH}(?:\s+{_YEAR})?|(?:the\s+)?(?P<which>next|this|the)\s+month)(?!\w)",
         rf"(?:(?P<year>\d{{4}})年)?(?:(?P<han>{_HAN_DAY})月份?|(?P<which>(?:下|本|这)个?月))的?最后一天",
     ),
-    _rule(
+    moment_rule(
         _unclear,
         rf"\b(?:black|good|great|holy|easter|whit|white|palm|branch|trinity|maundy|covenant|shrove|clean|lazarus|ash|"
         rf"cyber|every|each)\s+{_WEEKDAY}",
@@ -347,24 +344,24 @@ _RULES = (
         rf"(?:{_NUMBERED}|\d{{1,2}})(?![\d:]|\s*[ap]m)",
         rf"{_HAN_DAY}[号日]?\s*(?:-|–|~|到|至|或者?|还是|、)\s*{_HAN_DAY}[号日]",
     ),
-    _rule(
+    moment_rule(
         _distant,
         rf"\bin\s+{_AMOUNT}(?:'s? time)?(?![a-z])",
         rf"\b{_AMOUNT}'?\s+(?:from (?:now|today)|later|ago|hence|today)\b",
         rf"{_AMOUNT}\s*(?:之后|以后|过后|后(?!天)|之前|以前|前(?![台天]))",
         rf"再?过{_AMOUNT}",
     ),
-    _rule(
+    moment_rule(
         _english_date,
         rf"\b{_MONTH}\s*(?:the\s+)?{_DAY}(?:,?\s*{_YEAR})?(?![\d:])",
         rf"\b(?:the\s+)?{_DAY}(?:\s+|-|/)?(?:of\s+)?{_MONTH}(?:,?\s*{_YEAR}|[-/](?P<short>\d\d|\d{{4}})(?!\d))?",
     ),
-    _rule(
+    moment_rule(
         _chinese_date,
         rf"(?:(?P<year>\d{{4}}|[{HAN}]{{4}}|[今明后去])\s*年\s*的?)?(?P<month>{_HAN_DAY})\s*月\s*份?"
         rf"(?P<day>{_HAN_DAY})\s*[日号]?(?![\d点时:])",
     ),
-    _rule(
+    moment_rule(
         _day_of_month,
         rf"(?P<which>(?:下|上){{1,3}}一?个?月|这个?月|[本当]月)\s*的?(?P<day>{_HAN_DAY})\s*(?:[号日]|(?![\d天个]))",
         rf"(?<![\d月{HAN}])(?P<day>{_HAN_DAY})\s*(?:号|日)(?![数本元常子期线楼门])",
@@ -373,12 +370,12 @@ _RULES = (
         rf"\bthe\s+(?P<day>{_NUMBERED}|{_ORDINAL})\b{_NO_DAY}",
         rf"(?<![\w-])(?P<day>{_NUMBERED})\b{_NO_DAY}",
     ),
-    _rule(
+    moment_rule(
         _year_first,
         r"(?<!\d)(?P<year>(?:19|20)\d\d)\s*[-/.年]\s*(?P<month>\d{1,2})\s*[-/.月]\s*(?P<day>\d{1,2})(?!\d)\s*[日号]?",
         r"(?<!\d)(?P<year>20\d\d)(?P<month>[01]\d)(?P<day>[0-3]\d)(?!\d)",
     ),
-    _rule(
+    moment_rule(
         _two_numbers,
         r"(?<![\d./-])(?P<one>\d{1,2})\s*/\s*(?P<other>\d{1,2})(?:\s*/\s*(?P<year>\d{4}|\d\d))?(?![\d/])",
         r"(?<![\d./-])(?P<one>\d{1,2})[.-](?P<other>\d{1,2})[.-](?P<year>\d{4})(?![\d/])",
@@ -388,24 +385,24 @@ _RULES = (
         r"(?![\d.]|\s*(?:[元块万折公米个%]|"
         r"(?:[kwmh]|cm|km|kg|hours?|hrs?|usd|rmb|yuan|dollars?|bucks?|[ap]\.?m)\b))",
     ),
-    _rule(_holiday(12, 25), r"\b(?:christmas|xmas)(?: day)?\b|圣诞节?(?:当天)?"),
-    _rule(_holiday(12, 24), r"\b(?:christmas|xmas) eve\b|平安夜|圣诞节?前夜"),
-    _rule(_holiday(1, 1), r"\bnew year'?s?(?: day)?\b|元旦节?(?:当天)?"),
-    _rule(_holiday(12, 31), r"\bnew year'?s? eve\b|跨年夜"),
-    _rule(_holiday(2, 14), r"\bvalentine'?s?(?: day)?\b|情人节"),
-    _rule(_holiday(3, 8), r"三八(?:妇女)?节|妇女节"),
-    _rule(_holiday(5, 1), r"五一(?:劳动)?节?|劳动节"),
-    _rule(_holiday(6, 1), r"六一(?:儿童)?节?|儿童节"),
-    _rule(_holiday(10, 1), r"国庆节?(?:当天)?|十一国庆节?"),
-    _rule(_holiday(3, 12), r"植树节"),
-    _rule(_holiday(3, 17), r"\b(?:st|saint)\.? pat(?:rick'?s?|'?s|dy'?s?)(?: day)?\b"),
-    _rule(_holiday(4, 1), r"\bapril fools'?(?: day)?\b|愚人节"),
-    _rule(_holiday(9, 10), r"教师节"),
-    _rule(_holiday(11, 11), r"双十一|光棍节"),
-    _rule(_holiday(12, 12), r"双十二"),
-    _rule(_holiday(12, 26), r"\bboxing day\b"),
-    _rule(_holiday(10, 31), r"\bhalloween\b|万圣节"),
-    _rule(
+    moment_rule(_holiday(12, 25), r"\b(?:christmas|xmas)(?: day)?\b|圣诞节?(?:当天)?"),
+    moment_rule(_holiday(12, 24), r"\b(?:christmas|xmas) eve\b|平安夜|圣诞节?前夜"),
+    moment_rule(_holiday(1, 1), r"\bnew year'?s?(?: day)?\b|元旦节?(?:当天)?"),
+    moment_rule(_holiday(12, 31), r"\bnew year'?s? eve\b|跨年夜"),
+    moment_rule(_holiday(2, 14), r"\bvalentine'?s?(?: day)?\b|情人节"),
+    moment_rule(_holiday(3, 8), r"三八(?:妇女)?节|妇女节"),
+    moment_rule(_holiday(5, 1), r"五一(?:劳动)?节?|劳动节"),
+    moment_rule(_holiday(6, 1), r"六一(?:儿童)?节?|儿童节"),
+    moment_rule(_holiday(10, 1), r"国庆节?(?:当天)?|十一国庆节?"),
+    moment_rule(_holiday(3, 12), r"植树节"),
+    moment_rule(_holiday(3, 17), r"\b(?:st|saint)\.? pat(?:rick'?s?|'?s|dy'?s?)(?: day)?\b"),
+    moment_rule(_holiday(4, 1), r"\bapril fools'?(?: day)?\b|愚人节"),
+    moment_rule(_holiday(9, 10), r"教师节"),
+    moment_rule(_holiday(11, 11), r"双十一|光棍节"),
+    moment_rule(_holiday(12, 12), r"双十二"),
+    moment_rule(_holiday(12, 26), r"\bboxing day\b"),
+    moment_rule(_holiday(10, 31), r"\bhalloween\b|万圣节"),
+    moment_rule(
         _unclear,
         r"(?:农历|阴历|腊月|正月|大年)[^,，。]{0,8}|除夕|春节|中秋节?|端午节?|元宵节?|七夕(?:情人节)?",
         r"\b(?:chinese|lunar)(?: lunar)? new year'?s?(?: day| eve)?\b|\bspring festival\b",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from loom_core.flow.understanding.numbers import number_of
@@ -28,6 +28,7 @@ __all__ = [
     "count_of",
     "current_situation",
     "longest_parts",
+    "moment_rule",
     "situation",
     "without_spans",
     "zone_of",
@@ -43,6 +44,7 @@ COUNT = (
 """Pattern of a whole number in digits or words."""
 
 MomentValue: TypeAlias = date | time | datetime
+_Reader = TypeVar("_Reader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,11 @@ _REFUSED = re.compile(
     rf"\s*(?:之前|以前|之后|以后)?(?:我|就|都|也|可能)?(?:{_NOT_THEN})|\s*(?:{_NOT_THEN_EN})\b"
 )
 _SEEN = 40  # characters that are looked at before a part
+
+
+def moment_rule(read: _Reader, *patterns: str) -> tuple[_Reader, list[re.Pattern[str]]]:
+    """Return a rule: the function that reads a match of any of the patterns."""
+    return read, [re.compile(each) for each in patterns]
 
 
 def common_values(parts: Sequence[MomentPart]) -> frozenset[MomentValue]:

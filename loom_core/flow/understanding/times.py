@@ -14,6 +14,7 @@ from loom_core.flow.understanding.moments import (
     count_of,
     current_situation,
     longest_parts,
+    moment_rule,
     without_spans,
 )
 
@@ -208,7 +209,7 @@ def _distance(match: Match[str]) -> timedelta | None:
     said, named = match[0], match.groupdict()
     if not named.get("count"):
         return timedelta(minutes=15 if re.search("刻|quarter", said) else 30)
-    count = count_of("1" if named["count"] in {"a", "an"} else named["count"])
+    count = count_of(named["count"])
     if count is None:
         return None
     if re.search("分钟|min", said):
@@ -216,16 +217,12 @@ def _distance(match: Match[str]) -> timedelta | None:
     return timedelta(hours=count, minutes=30 if re.search("half|半", said) else 0)
 
 
-def _rule(read: _Reader, *patterns: str) -> tuple[_Reader, list[re.Pattern[str]]]:
-    return read, [re.compile(each) for each in patterns]
-
-
 _PART_OF_HOUR = (
     r"(?P<minute>half|a quarter|quarter|\d{1,2}|five|ten|twenty[- ]five|twenty)(?:\s+min(?:ute)?s?)?"
 )
 _ANY_HOUR = rf"(?P<hour>\d{{1,2}}|{_WORD}|noon|midday|midnight)(?:\s*o'?clock)?(?:\s*{_MERIDIEM}|\b)"
 _RULES = (
-    _rule(
+    moment_rule(
         _clock,
         r"(?<![\d:])(?P<hour>\d{1,2})\s*[:h]\s*(?P<minute>[0-5]\d)(?::[0-5]\d)?(?!\d)(?:\s*(?P<meridiem>[ap])(?:\.?\s?m)?\b\.?)?",
         rf"(?<![\d.])(?P<hour>\d{{1,2}})\.(?P<minute>[0-5]\d)\s*{_MERIDIEM}",
@@ -249,29 +246,29 @@ _RULES = (
         rf"(?<![\d{HAN}])(?P<hour>{_HAN_NUMBER})\s*[点时]\s*(?P<minute>[零〇][{HAN}]|[二三四五]?十[一二三四五六七八九]?)(?![个天人位])",
         rf"(?<=[上中下]午|早上|晚上)(?P<hour>\d{{1,2}}){_NO_TIME}{_NO_COUNT}",
     ),
-    _rule(
+    moment_rule(
         _clock,
         rf"\b{_PART_OF_HOUR}\s+(?:past|after)\s+{_ANY_HOUR}",
         rf"\b(?P<minute>half)\s+(?P<hour>{_WORD})\b(?:\s*{_MERIDIEM})?",
     ),
-    _rule(
+    moment_rule(
         _before_hour,
         rf"\b{_PART_OF_HOUR}\s+(?:to|till|before|of)\s+{_ANY_HOUR}",
         rf"差(?P<minute>一刻|{_HAN_NUMBER})(?:分钟?)?(?:到)?(?P<hour>{_HAN_NUMBER})点",
         rf"(?P<hour>{_HAN_NUMBER})点(?:钟)?[差欠](?P<minute>一刻|{_HAN_NUMBER})(?:分钟?)?",
     ),
-    _rule(
+    moment_rule(
         _span,
         rf"\b(?:\d{{1,2}}|{_WORD})(?::\d\d)?\s*(?:-|–|~|to|or|/)\s*(?:\d{{1,2}}|{_WORD})(?::\d\d)?\s*(?:[ap]\.?m|o'?clock)\b",
         rf"\bbetween\s+(?:\d{{1,2}}|{_WORD})(?::\d\d)?\s*(?:[ap]m)?\s*and\s+(?:\d{{1,2}}|{_WORD})(?::\d\d)?\s*(?:[ap]m)?",
         rf"{_HAN_NUMBER}(?:点半?)?\s*(?:-|–|~|到|至|或者?|还是|、)\s*[上下]?午?{_HAN_NUMBER}点(?:半|\d+)?",
         rf"{_HAN_NUMBER}点[多几]|[一二三四五六七八九]、?[二三四五六七八九十]点",
     ),
-    _rule(
+    moment_rule(
         _same_time,
         r"\b(?:at )?(?:this|the same) time\b(?! of)|这个(?:时候|时间|点儿?)|同一(?:个)?时间|现在这个点",
     ),
-    _rule(_midnight, r"\bmidnight\b|午夜(?:十二点|12点)?|半夜(?:十二点|12点)|零点(?:整)?"),
+    moment_rule(_midnight, r"\bmidnight\b|午夜(?:十二点|12点)?|半夜(?:十二点|12点)|零点(?:整)?"),
 )
 
 _SPAN = r"(?:hours?|hrs?|minutes?|mins?)"

@@ -1,7 +1,7 @@
 """Expressions in the tables of `benchmarks/expressions` are read as their writers meant them, or asked about.
 
-Half of the rows were looked at when the rules were written; the tables `*-held` were written later and never
-looked at. `benchmarks/expressions.py` prints the figures.
+The rules were written with the first table of each kind in view, and not the tables `*-held`.
+`benchmarks/expressions.py` prints the figures.
 """
 
 from __future__ import annotations
