@@ -4,7 +4,8 @@
 
 Processes that share one journal drive runs of flows: requests one after the other and side by side, a flow
 within the flow, a step that is come to again and again, retries after a wait, questions, a confirmation, a
-tool that has to be approved; another process begins the runs, answers, decides, pauses, aborts, resumes, and
+tool that has to be approved, a time and an event that are waited for, an operator who writes and returns the
+conversation; another process begins the runs, answers, decides, pauses, aborts, resumes, and
 has failed ones go on, from where they failed or from an earlier step (`flow_crash_actor.py`). One of them
 gets SIGKILL at a random moment and is started again. What the API does is counted here, outside of the
 processes that are killed; it refuses a fifth of what it is asked, having done nothing, and loses the answer
@@ -13,6 +14,7 @@ to a twentieth of what it has done.
 At last all runs are let come to their end, and each is compared with what was counted, by the keys that the
 requests carried: nothing that must not be done twice was begun again unless it had been refused, or a
 person had said so; nothing was done more often than it was allowed; nothing has a result that was not done;
+each message of the operator that was acknowledged is there once;
 every run that is completed has done all that belongs to it, and events are numbered without a gap.
 """
 
@@ -28,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from killing import crash_run, journal_place
+from killing import crash_run, journal_place, said_file
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 _ACTOR = Path(__file__).with_name("flow_crash_actor.py")
 _REPEATABLE = frozenset({"check", "shelf", "announce", "receipt"})
-_DOES_NOTHING = frozenset({"both", "pay", "size", "sure"})
+_DOES_NOTHING = frozenset({"both", "pay", "rest", "paid", "size", "desk", "sure"})
 _ALL = (
     "both/0/reserve",
     "both/0/shelf",
@@ -179,6 +181,7 @@ class Findings:
         self._done = done
         self.wrong: list[str] = []
         self.counts = Counter[str]()
+        self._heard = Counter[str]()
 
     async def compare(self, path: Path) -> None:
         """Compare all runs of a journal with what was counted."""
@@ -189,6 +192,11 @@ class Findings:
             self.counts[run.status] += 1
             self._check(run, await journal.events(run.id, limit=100_000))
         await journal.aclose()
+        said = said_file(path)
+        for line in said.read_text("utf-8").splitlines() if said.exists() else ():
+            self.counts["acknowledged messages of the operator"] += 1
+            if self._heard[line] != 1:
+                self.wrong.append(f"the message {line!r} of the operator is there {self._heard[line]} times")
 
     def _check(self, run: Run, events: Sequence[StreamEvent]) -> None:
         number = run.request.idempotency_key
@@ -202,6 +210,8 @@ class Findings:
         steps = _Steps()
         for event in events:
             steps.see(event)
+            if event.type == "operator_message":
+                self._heard[event.payload["text"]] += 1
         self.counts.update(steps.counts)
         for key, step in steps.by_key.items():
             self.counts["steps"] += 1

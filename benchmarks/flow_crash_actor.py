@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from killing import journal_place
+from killing import journal_place, said_file
 from person import BY, Person, act
 
+from loom_core.errors import InvalidInputError
 from loom_core.flow.config import LoadedFlows, parse_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
-from loom_core.runs.commands import ApprovalDecision, Command, InputResponse, Retry
+from loom_core.runs.commands import ApprovalDecision, Command, InputResponse, OperatorMessage, Retry
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
-from loom_core.runs.run import Pending, RunRequest
+from loom_core.runs.run import Pending, Run, RunRequest
 
 _LOOK_SECONDS = 0.3
 _STEPS = ("check", "both", "pay", "more", "send", "finish")
@@ -39,6 +40,7 @@ def flows(port: int) -> LoadedFlows:
     """The flows of the crash run."""
     again = {"type": "retry", "retryAfter": 0.2, "retryLimit": 20}
     goods = {"type": "object", "properties": {"number": {"type": "integer"}, "goods": {"type": "string"}}}
+    agreed = {"type": "object", "properties": {"price": {"type": "integer"}}, "required": ["price"]}
     order: dict[str, Any] = {
         "flow_id": "order",
         "input_schema": goods | {"required": ["number", "goods"]},
@@ -53,7 +55,10 @@ def flows(port: int) -> LoadedFlows:
                 "onFailure": [again],
             },
             {"stepId": "pay", "workflowId": "pay"},
+            {"stepId": "rest", "wait_for": {"seconds": 0.3}},
+            {"stepId": "paid", "wait_for": {"event": "paid", "key": "{$inputs.number}"}},
             {"stepId": "size", "ask": {"question": "多大？", "schema": {"type": "integer"}}},
+            {"stepId": "desk", "handover": {"schema": agreed}},
             _post(
                 "more",
                 parameters={"size": "{$steps.size.outputs.answer}"},
@@ -99,7 +104,21 @@ async def drive(path: Path, port: str) -> None:
 
 
 class Customer(Person):
-    """Orders goods, and has what failed tried again."""
+    """Orders goods, and has what failed tried again; is the operator, and sends events, too."""
+
+    async def _order(self, run: Run, order: Command) -> None:
+        handed_over = {each.id for each in run.pending if each.kind == "operator"}
+        if isinstance(order, InputResponse) and order.id in handed_over and self._dice.random() < 0.5:
+            text = f"{run.id} {self._dice.getrandbits(64):x}"
+            said = OperatorMessage(id=order.id, text=text, by=BY)
+            try:
+                await self._journal.send_commands(run.id, said)
+            except InvalidInputError:  # the conversation was returned
+                return
+            with said_file(self._path).open("a", encoding="utf-8") as file:  # it was acknowledged
+                file.write(f"{text}\n")
+            return
+        await super()._order(run, order)
 
     async def _look_back(self, *, stopping: bool) -> None:
         for run in await self._journal.runs(status=("failed",), limit=1000):
@@ -120,6 +139,10 @@ class Customer(Person):
         await self._journal.create(request)
 
     def _said(self, pending: Pending) -> Command:
+        if pending.kind == "event":
+            return InputResponse(id=pending.id, action="accept", content={"payload": 1}, by=BY)
+        if pending.kind == "operator":
+            return InputResponse(id=pending.id, action="accept", content={"price": 5}, by=BY)
         if pending.kind == "question":
             fits = (
                 {"goods": "茶叶", "answer": 3} if self._dice.random() < 0.9 else {"goods": 1, "answer": "大"}

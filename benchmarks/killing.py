@@ -31,6 +31,7 @@ __all__ = [
     "crash_run",
     "journal_place",
     "kill_often",
+    "said_file",
 ]
 
 _LEASE_SECONDS = 3.0
@@ -113,6 +114,11 @@ def journal_place(path: Path) -> Path | PostgresPlace:
         name=re.sub(r"[^a-z0-9]", "_", path.parent.name.lower()),
         lease_seconds=_LEASE_SECONDS,
     )
+
+
+def said_file(path: Path) -> Path:
+    """Return the file with the operators' messages that a journal has acknowledged, a line each."""
+    return path.with_name(f"{path.name}.said")
 
 
 class JournalRows:

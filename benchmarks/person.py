@@ -35,6 +35,7 @@ class Person(ABC):
     resumes = 0.05  # how probable it is that a look has an aborted run go on
 
     def __init__(self, path: Path, seed: int) -> None:
+        self._path = path
         self._journal = Journal(journal_place(path))
         self._stop = path.with_name(f"{path.name}.stop")
         self._dice = random.Random(seed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from loom_core.flow.config.flow_file import check_flow_file
 from loom_core.flow.config.models import FlowFile
+from loom_core.flow.operators import OperatorDesk
 from loom_core.flow.responses.reply import FlowReply, RoutingOutcome, TurnOutcome
 from loom_core.flow.runtime.runtime import FlowRunner, RuntimeManager, RuntimeOverrides
 from loom_core.flow.turns.explanation import Explanation, explain
@@ -73,6 +74,11 @@ class WorkflowOrchestrator:
         limits: limits that prevent endless flows.
         look_seconds: interval of the search for orphaned runs of crashed processes; None for never.
 
+    Attributes:
+        journal: journal of sessions and runs.
+        host: executes runs.
+        operators: conversations that flows have handed over to people, and events for flows.
+
     Raises:
         ConfigError: the file is not usable.
     """
@@ -120,6 +126,7 @@ class WorkflowOrchestrator:
         )
         runner = FlowRunner(self._in_use)
         self.host = RunHost(self.journal, runner.for_profile, look_seconds=look_seconds)
+        self.operators = OperatorDesk(self.journal, host=self.host, conversations=self._conversations)
 
     @property
     def loaded(self) -> LoadedFlows:

@@ -17,6 +17,7 @@ __all__ = [
     "ApprovalDecision",
     "Command",
     "InputResponse",
+    "OperatorMessage",
     "Pause",
     "Reply",
     "Resume",
@@ -56,7 +57,7 @@ class ApprovalDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputResponse:
-    """The answer to a question of a tool.
+    """The answer to a question of a tool or a flow, an event, or what an operator has agreed with the user.
 
     Attributes:
         id: `Pending.id`.
@@ -76,6 +77,21 @@ class Reply:
     """Message of the user to a running run: the model reads it before its next turn."""
 
     text: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorMessage:
+    """Message of an operator to the user of a run that was handed over; the operator takes it by this.
+
+    Attributes:
+        id: `Pending.id` of the handover.
+        text: the message; empty to take the conversation, and say nothing yet.
+        by: the operator.
+    """
+
+    id: str
+    text: str = ""
     by: str = ""
 
 
@@ -118,7 +134,7 @@ class Retry:
     by: str = ""
 
 
-Command = ApprovalDecision | InputResponse | Reply | Pause | Resume | Abort | Retry
+Command = ApprovalDecision | InputResponse | Reply | OperatorMessage | Pause | Resume | Abort | Retry
 
 
 def revives(order: Command, status: RunStatus) -> bool:

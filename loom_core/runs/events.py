@@ -28,6 +28,7 @@ EventType = Literal[
     "usage",  # input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
     # estimated, cost: the fields of `Usage`, of this answer; total: the same of the run
     "message_received",  # text: a message of the user while it ran
+    "operator_message",  # call_id, by, text: an operator took the conversation, or wrote to the user
     "paused",  # by
     "resumed",  # by, from_status
     "agent_finish",  # output, structured

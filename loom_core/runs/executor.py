@@ -21,6 +21,7 @@ from loom_core.runs.commands import (
     Abort,
     ApprovalDecision,
     InputResponse,
+    OperatorMessage,
     Pause,
     Reply,
     Resume,
@@ -159,6 +160,16 @@ class RunRecorder(ABC, Generic[_State]):
         self.state.pending.pop(id_, None)
         payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
         self._add("approval_decided", payload, None, **self._waiting_changes())
+
+    def record_operator_message(self, said: OperatorMessage) -> None:
+        """Record a message of an operator, who has the conversation now; ignored after its return."""
+        before = self.state.pending.get(said.id)
+        if before is None:
+            return
+        taken = replace(before, arguments={**before.arguments, "taken_by": said.by}, deadline=None)
+        self.state.add_pending(taken)
+        payload = {"call_id": said.id, "by": said.by, "text": said.text}
+        self._add("operator_message", payload, asdict(taken), **self._waiting_changes())
 
     def record_pause(self, by: str) -> None:
         """Record that the run is paused: nothing new starts until it is resumed."""
@@ -379,6 +390,8 @@ class RunExecutor(ABC, Generic[_R]):
                     self._people.apply_response(order)
             case Reply():
                 record.record_message(order.text)
+            case OperatorMessage():
+                record.record_operator_message(order)
             case Pause():
                 if not record.paused:
                     self._resumed = anyio.Event()

@@ -146,13 +146,13 @@ class HumanBroker:
         self._said[pending.id] = anyio.Event()
         if pending.id not in self._record.state.pending:
             self._record.record_request(pending)
-        if self._asking.approve is not None:
+        if self._asking.approve is not None and pending.for_user:
             self._group.start_soon(self._call_approver, self._asking.approve, pending)
 
     def apply_response(self, said: ApprovalDecision | InputResponse) -> None:
         """Apply a decision or an answer. Ignore it if nothing waits for it, or it was decided before."""
         pending = self._record.state.pending.get(said.id)
-        if pending is None or (pending.kind == "question") != isinstance(said, InputResponse):
+        if pending is None or pending.takes_answer != isinstance(said, InputResponse):
             return
         if isinstance(said, InputResponse):
             self._answers[said.id] = QuestionAnswer(said.action, said.content)
@@ -243,7 +243,7 @@ def _to_answer(decision: ApprovalDecision) -> QuestionAnswer:
 
 
 def _to_response(pending: Pending, *, yes: bool) -> ApprovalDecision | InputResponse:
-    if pending.kind == "question":
+    if pending.takes_answer:
         answer: Literal["accept", "decline"] = "accept" if yes else "decline"
         return InputResponse(id=pending.id, action=answer)
     return ApprovalDecision(id=pending.id, action="approve" if yes else "deny")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import Usage
@@ -18,6 +18,7 @@ __all__ = [
     "TRACE",
     "Budget",
     "Pending",
+    "PendingKind",
     "Run",
     "RunRequest",
     "RunStatus",
@@ -126,18 +127,25 @@ class RunRequest:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+PendingKind: TypeAlias = Literal["approval", "unknown", "question", "event", "operator"]
+"""`approval`: may the call run, or the flow continue; `unknown`: the call was running when the process died,
+and its outcome is unknown: run it again, or not; `question`: a tool or a flow asks for input (`schema`);
+`event`: a flow waits for an event from outside, or for a time (`deadline`); `operator`: a person of the
+business has the conversation, until they return it. The last two are not for the user."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """Pending request of a run to a person.
+    """Pending request of a run: see `PendingKind`.
 
     Attributes:
         id: the id for the response: that of the call to approve, or of the question.
-        kind: `approval`: may the call run, or the flow continue; `unknown`: the call was running when the
-            process died, and its outcome is unknown: run it again, or not; `question`: a tool or a flow asks
-            for input (`schema`).
+        kind: the kind.
         tool: the tool, by the name for people: `researcher/read_file` for a tool that a child agent wants to
-            call; the id of a flow that asks; empty for a question of the agent itself.
-        arguments: arguments of the call; for a flow that asks, its inputs, which the answer may correct.
+            call; the id of a flow that asks; the name of an event; the queue of an operator; empty for a
+            question of the agent itself.
+        arguments: arguments of the call; for a flow that asks, its inputs, which the answer may correct; for
+            an event, its key; for an operator, `taken_by`.
         arguments_schema: JSON Schema of the tool's arguments, for editing them; empty if unknown, and in
             events.
         reason: why the run asks, in a sentence, for people.
@@ -151,11 +159,12 @@ class Pending:
         schema: JSON Schema of the answer to a question.
         asks_again: whether the sender reads any answer, and asks again if it does not fit: the answer may be
             conversational, or correct an earlier one.
-        deadline: when the request counts as refused, in seconds since 1970; None for never.
+        deadline: when the request counts as refused, in seconds since 1970; None for never. For a time that
+            a flow waits for, that time.
     """
 
     id: str
-    kind: Literal["approval", "unknown", "question"]
+    kind: PendingKind
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arguments_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -167,6 +176,21 @@ class Pending:
     schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asks_again: bool = False
     deadline: float | None = None
+
+    @property
+    def for_user(self) -> bool:
+        """Whether it is for the user who started the run."""
+        return self.kind not in {"event", "operator"}
+
+    @property
+    def taken_by(self) -> str:
+        """The operator who has the conversation; empty as long as it waits in the queue."""
+        return str(self.arguments.get("taken_by", "")) if self.kind == "operator" else ""
+
+    @property
+    def takes_answer(self) -> bool:
+        """Whether it takes an answer (`InputResponse`), not a decision."""
+        return self.kind not in {"approval", "unknown"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +206,7 @@ class Run:
         output: the final answer, or its beginning; empty before.
         structured: the final answer as data, if `output_schema` was given.
         problem: why it failed or was aborted, and what to do; empty otherwise.
-        pending: pending requests to people, oldest first.
+        pending: pending requests, oldest first.
         spent: resources used so far.
         last_seq: seq of its last event.
         driver: the process that executes it, such as `pid 4711 on host`; empty for none.
@@ -200,6 +224,11 @@ class Run:
     spent: RunUsage = RunUsage()
     last_seq: int = 0
     driver: str = ""
+
+    @property
+    def questions(self) -> tuple[Pending, ...]:
+        """Pending requests to the user, oldest first."""
+        return tuple(each for each in self.pending if each.for_user)
 
 
 def caller_name(run: Run) -> str:

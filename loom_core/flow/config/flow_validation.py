@@ -264,6 +264,7 @@ _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _ANSWER = "answer"
 _ANSWERS = frozenset({"body", "header", "statusCode"})
 _RESULT = "result"
+_OPERATOR = "operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,8 +406,10 @@ def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> d
     for each in placed:
         step = each.step
         own = {_ANSWER} if step.kind in {"ask", "confirm"} else set[str]()
-        if step.kind in {"operation", "tool", "workflow"}:
+        if step.kind in {"operation", "tool", "workflow"} or (step.wait_for and step.wait_for.event):
             own = {_RESULT}
+        if step.kind == "handover":
+            own = {_RESULT, _OPERATOR}
         if step.workflow_id in flows:
             own |= flows[step.workflow_id].outputs.keys()
         found[step.step_id] = own | step.outputs.keys()
@@ -425,6 +428,8 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
     if step.ask is not None and step.ask.answer is not None:
         answer = {"type": "object", "properties": {_ANSWER: step.ask.answer}}
         yield from schema_problems(answer, (*path, "ask", "schema"))
+    if step.handover is not None and step.handover.agreed is not None:
+        yield from schema_problems(step.handover.agreed, (*path, "handover", "schema"))
     if not step.workflow_id:
         return
     flow = around.flows.get(step.workflow_id)
@@ -464,7 +469,7 @@ def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterato
 
 
 def _has_ask_step(steps: Sequence[StepConfig]) -> bool:
-    return any(each.step.kind in {"ask", "confirm"} for each in walk_steps(steps, ()))
+    return any(each.step.kind in {"ask", "confirm", "handover"} for each in walk_steps(steps, ()))
 
 
 def _pattern_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProblem]:

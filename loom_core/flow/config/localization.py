@@ -70,6 +70,10 @@ def _localize_step(step: StepConfig, language: Language) -> StepConfig:
         update["ask"] = asked.model_copy(update={"answer": schema})
     if step.confirm:
         update["confirm"] = _replace_changed(step.confirm, language, "question")
+    if step.wait_for is not None:
+        update["wait_for"] = _replace_changed(step.wait_for, language, "text")
+    if step.handover is not None:
+        update["handover"] = _replace_changed(step.handover, language, "text")
     return _replace_changed(step, language, "description").model_copy(update=update)
 
 

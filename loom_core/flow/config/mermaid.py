@@ -18,6 +18,8 @@ _SHAPES = {
     "none": ("{{", "}}"),
     "workflow": ("[[", "]]"),
     "tool": ("([", "])"),
+    "wait_for": ("[/", "\\]"),
+    "handover": ("[\\", "/]"),
 }
 _PLAIN = ("[", "]")
 
@@ -112,6 +114,10 @@ def _label(step: StepConfig) -> str:
         what = step.ask.question
     elif step.confirm and not step.tool:
         what = step.confirm.question
+    elif step.wait_for is not None:
+        what = step.wait_for.event or step.wait_for.until or f"{step.wait_for.seconds:g} s"
+    elif step.handover is not None:
+        what = step.handover.about or step.handover.queue or step.description
     else:
         what = step.tool or step.workflow_id or step.description
     return f"{step.step_id}: {what}" if what else step.step_id

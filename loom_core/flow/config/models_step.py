@@ -22,14 +22,20 @@ __all__ = [
     "Action",
     "AskConfig",
     "ConfirmConfig",
+    "HandoverConfig",
     "Parameter",
     "RequestBody",
     "StepConfig",
     "StepKind",
+    "WaitConfig",
 ]
 
-StepKind: TypeAlias = Literal["operation", "tool", "workflow", "parallel", "ask", "confirm", "none"]
+StepKind: TypeAlias = Literal[
+    "operation", "tool", "workflow", "parallel", "ask", "confirm", "wait_for", "handover", "none"
+]
 """The kind of a step; a step of kind `none` only evaluates criteria, sets outputs, or jumps."""
+
+_LONGEST_WAIT = 366 * 86_400.0
 
 
 class Parameter(ConfigSection):
@@ -103,6 +109,50 @@ class ConfirmConfig(ConfigSection):
     question: str = Field(min_length=1, description="A template.")
 
 
+class WaitConfig(ConfigSection):
+    """A time or an event that a run waits for, in no process: one of `seconds`, `until` and `event`."""
+
+    seconds: float | None = Field(default=None, gt=0, le=_LONGEST_WAIT, description="A time span.")
+    until: str = Field(
+        default="",
+        description="A date or a time in ISO 8601, as a template; without an offset, in the time zone of the "
+        "conversation. One that is past ends the wait at once.",
+    )
+    event: str = Field(
+        default="", max_length=200, description="Name of an event that another system sends (a webhook)."
+    )
+    key: str = Field(
+        default="", description="A template: only an event with this key is meant, such as an order's number."
+    )
+    timeout_seconds: float | None = Field(
+        default=None, gt=0, le=_LONGEST_WAIT, description="Seconds without the event until the step fails."
+    )
+    text: str = Field(default="", description="A template: what the user reads while the run waits.")
+
+
+class HandoverConfig(ConfigSection):
+    """The conversation goes to a person of the business, and returns with what was agreed."""
+
+    text: str = Field(default="", description="A template: what the user reads; a text is this.")
+    about: str = Field(default="", description="A template: what operators read in their queue.")
+    queue: str = Field(default="", max_length=200, description="Name of the queue, such as `billing`.")
+    agreed: Schema | None = Field(
+        default=None,
+        alias="schema",
+        description="JSON Schema of an object: what the operator returns; by default any values.",
+    )
+    timeout_seconds: float | None = Field(
+        default=3600.0,
+        gt=0,
+        le=_LONGEST_WAIT,
+        description="Seconds until the step fails, if no operator has taken the conversation.",
+    )
+
+
+def _parse_handover(written: object) -> object:
+    return {"text": written} if isinstance(written, str) else written
+
+
 def _parse_question(written: object) -> object:
     return {"question": written} if isinstance(written, str) else written
 
@@ -123,10 +173,13 @@ _Ask = Annotated[AskConfig, BeforeValidator(_parse_question, json_schema_input_t
 _Confirm = Annotated[
     ConfirmConfig, BeforeValidator(_parse_question, json_schema_input_type=ConfirmConfig | str)
 ]
+_Handover = Annotated[
+    HandoverConfig, BeforeValidator(_parse_handover, json_schema_input_type=HandoverConfig | str)
+]
 
 
 class StepConfig(ConfigSection):
-    """A step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
+    """A step of one kind: `operation`, `tool`, `workflowId`, `parallel`, `ask`, `confirm`, and so on.
 
     Only `tool` and `confirm` may be combined.
     """
@@ -147,6 +200,13 @@ class StepConfig(ConfigSection):
         description="A yes or no of the user; after a no the step has failed. With `tool`: what they are "
         "asked before it is called; by default Loom words it, where the tool may change something. `false`: "
         "they are not asked.",
+    )
+    wait_for: WaitConfig | None = Field(
+        default=None, description="A time or an event that the run waits for; it survives restarts."
+    )
+    handover: _Handover | None = Field(
+        default=None,
+        description="The conversation goes to a person of the business; a text is what the user reads.",
     )
     parameters: _Parameters = Field(
         default=[],
@@ -175,7 +235,8 @@ class StepConfig(ConfigSection):
             "Names and expressions, such as `$response.body#/id`; later steps refer to them as "
             "`$steps.<stepId>.outputs.<name>`. A step whose response lacks one has failed; an optional one "
             "ends in `?` (`$response.body#/note?`) and is then null. By default, a request, a tool and a "
-            "flow have the output `result`, a question and a confirmation `answer`."
+            "flow have the output `result`, a question and a confirmation `answer`, an event `result`, and a "
+            "handover the agreed values as `result` and the `operator`."
         ),
     )
     idempotent: bool | None = Field(
@@ -202,6 +263,10 @@ class StepConfig(ConfigSection):
             return "parallel"
         if self.ask is not None:
             return "ask"
+        if self.wait_for is not None:
+            return "wait_for"
+        if self.handover is not None:
+            return "handover"
         return "confirm" if self.confirm else "none"
 
     @property

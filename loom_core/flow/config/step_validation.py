@@ -14,7 +14,7 @@ from loom_core.flow.expressions.condition import check_criterion
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
-    from loom_core.flow.config.models_step import Action, StepConfig
+    from loom_core.flow.config.models_step import Action, StepConfig, WaitConfig
 
 __all__ = [
     "PlacedStep",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-_KINDS = ("operation", "tool", "workflowId", "parallel", "ask", "confirm")
+_KINDS = ("operation", "tool", "workflowId", "parallel", "ask", "confirm", "wait_for", "handover")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,8 @@ def walk_steps(
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
     """Return the problems of a step, by itself and among its siblings."""
     step, path = placed.step, placed.path
-    said = [
-        key
-        for key, there in zip(
-            _KINDS,
-            (step.operation, step.tool, step.workflow_id, step.parallel, step.ask, step.confirm),
-            strict=True,
-        )
-        if there
-    ]
+    written = step.model_dump(by_alias=True, include={*_KINDS, "workflow_id"})
+    said = [key for key in _KINDS if written[key]]
     if step.confirm is False and step.kind != "tool":
         yield ConfigProblem((*path, "confirm"), "this has no effect here.", "Leave it out.")
     if len(said) > 1 and said != ["tool", "confirm"]:
@@ -91,6 +84,14 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
             "the user cannot be asked in parallel with other steps.",
             "Ask in a step before or after.",
         )
+    if step.handover is not None and placed.in_branch:
+        yield ConfigProblem(
+            (*path, "handover"),
+            "the conversation cannot go to an operator in parallel with other steps.",
+            "Hand over in a step before or after.",
+        )
+    if step.wait_for is not None:
+        yield from _wait_problems(step.wait_for, (*path, "wait_for"))
     if any(not branch for branch in step.parallel) or len(step.parallel) == 1:
         yield ConfigProblem(
             (*path, "parallel"), "`parallel` needs two or more lists of steps.", "None of them is empty."
@@ -101,6 +102,19 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
     yield from _argument_problems(step, path)
     yield from _action_problems(step.on_success, (*path, "onSuccess"), placed, after_failure=False)
     yield from _action_problems(step.on_failure, (*path, "onFailure"), placed, after_failure=True)
+
+
+def _wait_problems(wait: WaitConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
+    given = [name for name in ("seconds", "until", "event") if getattr(wait, name)]
+    if len(given) != 1:
+        yield ConfigProblem(
+            path,
+            f"it waits for one thing, not for {' and '.join(given) or 'nothing'}.",
+            "Give one of `seconds`, `until` and `event`.",
+        )
+    for name in ("key", "timeout_seconds"):
+        if getattr(wait, name) and not wait.event:
+            yield ConfigProblem((*path, name), "it belongs to an `event`.", "Leave it out.")
 
 
 def _argument_problems(step: StepConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
@@ -159,6 +173,14 @@ def _action_problems(
             yield ConfigProblem((*at, "response"), "the user reads a response at the end of the flow only.")
 
 
+_TEMPLATES = {
+    "ask": ("question",),
+    "confirm": ("question",),
+    "wait_for": ("until", "key", "text"),
+    "handover": ("text", "about"),
+}
+
+
 def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
     """Yield the templates of a step, without those of its branches."""
     step, path = placed.step, placed.path
@@ -168,10 +190,9 @@ def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
         yield from texts_in(parameter.value, (*path, "parameters", index, "value"))
     if step.request_body is not None:
         yield from texts_in(step.request_body.payload, (*path, "requestBody", "payload"))
-    if step.ask is not None:
-        yield TemplateText((*path, "ask", "question"), step.ask.question)
-    if step.confirm:
-        yield TemplateText((*path, "confirm", "question"), step.confirm.question)
+    for section, names in _TEMPLATES.items():
+        if written := getattr(step, section):
+            yield from (TemplateText((*path, section, name), getattr(written, name)) for name in names)
     yield from criteria_texts(step.success_criteria, (*path, "successCriteria"))
     for key, actions in (("onSuccess", step.on_success), ("onFailure", step.on_failure)):
         for index, action in enumerate(actions):

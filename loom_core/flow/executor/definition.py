@@ -20,6 +20,7 @@ __all__ = [
     "compute_digests",
     "find_changed_step",
     "flow_steps",
+    "hands_over",
     "iter_steps",
     "server_tools",
     "step_title",
@@ -51,6 +52,12 @@ def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
         yield step
         for branch in step.parallel:
             yield from iter_steps(branch)
+
+
+def hands_over(file: FlowFile | None) -> bool:
+    """Return whether an enabled flow hands conversations over to operators."""
+    flows = file.flows if file is not None else []
+    return any(step.handover for flow in flows if flow.enabled for step in iter_steps(flow.steps))
 
 
 def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:

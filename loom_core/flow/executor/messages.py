@@ -53,6 +53,10 @@ class FlowMessages:
         unapproved: it needs a tool that no operator has approved.
         confirm: whether to execute a step that calls a tool, by default.
         not_again: the outcome is unknown, and the user did not want to repeat it.
+        waiting: the run waits for a time or an event.
+        handed_over: the conversation goes to an operator.
+        no_operator: no operator took it in time.
+        not_agreed: the operator returned it without a result.
     """
 
     language: Language = "en"
@@ -95,6 +99,10 @@ class FlowMessages:
     unapproved: str = "Sorry, it cannot be done at the moment."
     confirm: str = "Shall I go on with “{step}”?"
     not_again: str = "It is not known whether it was done, and it was not done again."
+    waiting: str = "“{flow}” is waiting, and goes on by itself."
+    handed_over: str = "I am passing you to a colleague. Please wait a moment; you can already write to them."
+    no_operator: str = "None of my colleagues is free at the moment."
+    not_agreed: str = "My colleague could not settle it."
 
     def part_of(self, text: str) -> str:
         """Return the part of a bilingual text in this language; see `in_language`."""
@@ -159,4 +167,8 @@ _CHINESE = FlowMessages(
     unapproved="很抱歉，这项业务现在暂时办不了。",
     confirm="要我继续办理“{step}”吗？",
     not_again="不知道是否已经办好，也没有再办一次。",
+    waiting="“{flow}”正在等待，到时会自动继续。",
+    handed_over="我为您转接同事，请稍等，您现在就可以给对方留言。",
+    no_operator="目前没有同事有空。",
+    not_agreed="同事未能处理此事。",
 )

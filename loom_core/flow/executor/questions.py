@@ -143,6 +143,23 @@ class FlowQuestions:
             self._record.record_answer(InputResponse(id=id_, action="cancel", by="no one, in time"))
         return state.answers[id_]
 
+    async def wait_outside(self, pending: Pending) -> InputResponse | None:
+        """Wait for an event, a time or an operator; return the response, also one from the journal.
+
+        None if the deadline has passed without one.
+        """
+        state, id_ = self._record.state, pending.id
+        if id_ not in state.answers:
+            state.calls.add(id_)
+            self._people.ask(state.pending.get(id_, pending))
+        while id_ not in state.answers:
+            latest = state.pending[id_]  # an operator who takes it changes its deadline
+            if latest.deadline is not None and time() >= latest.deadline:
+                return None
+            with self._mark_waiting(latest):
+                await self._people.wait_for_response(latest)
+        return state.answers[id_]
+
     def _remark(self, problem: str) -> str:
         return self._wording.again.format(problem=problem) if problem else ""
 

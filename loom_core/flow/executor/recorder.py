@@ -331,6 +331,8 @@ def _replay_event(  # noqa: C901 - one case an event
             state.apply_answer(InputResponse(**kept))
         case "approval_decided":
             state.apply_decision(ApprovalDecision(**kept))
+        case "operator_message":
+            state.add_pending(Pending(**kept))
         case "message_received":
             state.replies.append(told["text"])
         case "resumed":

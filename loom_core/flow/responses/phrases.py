@@ -56,6 +56,8 @@ class Phrases:
         correct: the same, if an input may be corrected.
         working: a run continues.
         paused: a run is paused.
+        passed_on: a message was passed on to an operator.
+        by_operator: a message of an operator.
         begin: whether a flow may start, with the inputs found.
         values: its inputs.
         shall: whether to make a call of a skill, by default.
@@ -101,6 +103,8 @@ class Phrases:
     correct: str
     working: str
     paused: str
+    passed_on: str
+    by_operator: str
     begin: str
     values: str
     shall: str
@@ -244,6 +248,8 @@ _ENGLISH = Phrases(
     correct="To try it once more, say “try again”; to change something first, say what, as in “make it …”.",
     working="“{flow}” is in progress; I am still working on it.",
     paused="“{flow}” is paused.",
+    passed_on="I have passed that on to my colleague.",
+    by_operator="{by}: {text}",
     begin="Do I understand correctly that you want “{flow}”, with this?",
     values="{name}: {value}",
     shall="Shall I do this for you?",
@@ -302,6 +308,8 @@ _CHINESE = Phrases(
     correct="要再试，请说“再试一次”；要先改正哪一项，请说“改成……”。",
     working="“{flow}”正在办理，还没有结束。",
     paused="“{flow}”已暂停。",
+    passed_on="已转告同事。",
+    by_operator="{by}：{text}",
     begin="您是要按以下内容办理“{flow}”吗？",
     values="{name}：{value}",
     shall="要我为您这样办理吗？",

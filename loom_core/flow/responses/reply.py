@@ -39,6 +39,7 @@ RouteAction: TypeAlias = Literal[
     "deny",  # it denied one
     "cancel",  # a run was cancelled
     "retry",  # a failed run was retried
+    "pass_on",  # it was passed on to an operator
     "greet",  # small talk was returned
 ]
 """The action taken for a message."""

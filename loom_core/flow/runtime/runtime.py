@@ -16,7 +16,7 @@ import anyio
 from loom_core.errors import ConfigError, NotFoundError
 from loom_core.flow.config.models import SKILLS_PROFILE, has_side_effects
 from loom_core.flow.executor import FlowExecutor
-from loom_core.flow.executor.definition import server_tools
+from loom_core.flow.executor.definition import hands_over, server_tools
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
 from loom_core.flow.knowledge import KnowledgeExecutor, build_knowledge
 from loom_core.flow.policy.action_space import ActionSpace
@@ -146,6 +146,7 @@ class FlowRuntime:
         )
         self.free_tools = free_tools(file, tools)
         self.skills: list[SkillConfig] = skills_in_order(file)
+        self.hands_over = hands_over(file)
         self._users = 0
         self._is_retired = False
         self._idle = anyio.Event()

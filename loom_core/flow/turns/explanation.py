@@ -30,6 +30,7 @@ _BY: Mapping[PlanKind, DecidedBy] = {
     "cancel": "pending",
     "retry": "pending",
     "status": "pending",
+    "pass_on": "pending",
     "manners": "manners",
     "begin": "rules",
     "ask": "rules",

@@ -46,6 +46,7 @@ PlanKind: TypeAlias = Literal[
     "cancel",  # it cancels a run, or one that does not exist
     "retry",  # it retries a failed run
     "status",  # it asks for the state or result of a run
+    "pass_on",  # it is for the operator who has the conversation
     "manners",  # it is only small talk
     "begin",  # it asks for a flow
     "ask",  # it fits several flows, and the user has to choose
@@ -86,6 +87,9 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
     Args:
         turn: the turn, with active runs and matches of trigger patterns.
     """
+    handed_over = turn.handed_over
+    if handed_over is not None and any(each.taken_by for each in handed_over.pending):
+        return TurnPlan(kind="pass_on", run=handed_over)
     chosen = _plan_choice(turn)
     if chosen is not None:
         return chosen
@@ -116,6 +120,8 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
     if match.kind == "ambiguous":
         asks = match.policy == "ask" or turn.runtime.decider is None
         return TurnPlan(kind="ask" if asks else "open")
+    if handed_over is not None:  # nothing else is asked for, so it is for the operator who comes
+        return TurnPlan(kind="pass_on", run=handed_over)
     retried = None if turn.waiting else await _plan_retry(turn)
     return retried or TurnPlan(kind="open" if needs_retrieval(turn.message) else "manners")
 

@@ -51,11 +51,12 @@ def build_reply(
     """
     said = [outcome.late, outcome.text]
     if run is not None:
-        told = run_text(_without_remarks(run) if outcome.again else run, file=file, phrases=phrases)
-        said.append(told)
+        shown = _without_remarks(run) if outcome.again else run
+        is_passed_on = outcome.route.action == "pass_on" and not _is_final(run)
+        said.append(phrases.passed_on if is_passed_on else run_text(shown, file=file, phrases=phrases))
     elif outcome.asked is not None:
         said.append(outcome.asked.reason)
-    ended = run is None or run.status in FINAL_STATUSES
+    ended = run is None or _is_final(run)
     back = waiting if ended and outcome.asked is None else None
     if back is not None:
         question = question_text(_without_remark(back.pending[0]), file=file, phrases=phrases)
@@ -89,8 +90,8 @@ def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
         case "completed":
             return run.output
         case "input_required":
-            text = question_text(run.pending[0], file=file, phrases=phrases)
-            count = len(run.pending)
+            asked = run.questions or run.pending[:1]
+            text, count = question_text(asked[0], file=file, phrases=phrases), len(asked)
             return text if count == 1 else f"{text}\n{phrases.one_by_one.format(count=count)}"
         case "failed":
             return _failure_text(run, title, file=file, phrases=phrases)
@@ -103,8 +104,10 @@ def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def late_text(turn: TurnContext) -> str:
-    """Return the beginning of a reply: the results of earlier runs."""
-    return "\n\n".join(run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
+    """Return the beginning of a reply: operators' messages, and the results of earlier runs."""
+    lines = [turn.phrases.by_operator.format(by=line.by, text=line.text) for line in turn.lines]
+    results = (run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
+    return "\n\n".join((*lines, *results))
 
 
 def _failure_text(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
@@ -119,6 +122,10 @@ def _failure_text(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> 
         "" if flow is None else phrases.correct if flow.input_schema.get("properties") else phrases.try_again
     )
     return phrases.space.join(filter(None, (run.output or broken, then)))
+
+
+def _is_final(run: Run) -> bool:
+    return run.status in FINAL_STATUSES
 
 
 def _is_of_flow(run: Run) -> bool:
@@ -136,7 +143,7 @@ def _without_remark(pending: Pending) -> Pending:
 
 def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
     """Return a question with its details: its fields if it has a form, the values for a yes or no."""
-    if pending.kind == "question":
+    if pending.takes_answer:
         return pending.reason
     flow = file.flow(pending.tool)
     if flow is None and pending.kind == "approval":  # it is worded for customers, with its values
@@ -161,9 +168,9 @@ def find_waiting(runs: list[Run], *, file: FlowFile, but: str = "") -> WaitingRu
     """
     for run in runs:
         drivable = file.can_execute(run.request.profile)
-        if run.id != but and run.status == "input_required" and run.pending and drivable:
+        if run.id != but and run.status == "input_required" and run.questions and drivable:
             flow_id = "" if run.request.profile == SKILLS_PROFILE else run.request.profile
-            return WaitingRun(run.id, flow_id, _title(file, run), run.pending)
+            return WaitingRun(run.id, flow_id, _title(file, run), run.questions)
     return None
 
 
@@ -275,7 +282,7 @@ class Delivery:
             return
         session = self._conversations.turn(conversation.session_id, caller=conversation.caller, context={})
         async with session as latest:
-            is_news = any(each in latest.open and each not in latest.telling for each in reply.told)
+            is_news = any(map(latest.is_untold, reply.told))
             if is_news or not (again or reply.told):
                 await self.keep(
                     latest, "", reply, key=key, said=turn.message, tracks_delivery=tracks_delivery
@@ -326,7 +333,7 @@ class Delivery:
         if not runs or not session_id:
             return
         async with self._conversations.turn(session_id, caller=caller, context={}) as conversation:
-            news = runs & {*conversation.open} - {*conversation.telling}
+            news = {*filter(conversation.is_untold, runs)}
             if not news:
                 return
             if run is not None and run.id in news and run.id not in told:

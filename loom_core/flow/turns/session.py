@@ -36,7 +36,14 @@ if TYPE_CHECKING:
     from loom_core.runs.run import Run, RunRequest
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["ConversationStore", "FlowConversation", "KeyedMessage", "check_same_request", "route_of"]
+__all__ = [
+    "ConversationStore",
+    "FlowConversation",
+    "KeyedMessage",
+    "OperatorLine",
+    "check_same_request",
+    "route_of",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +79,21 @@ class KeyedMessage:
     late: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorLine:
+    """A message of an operator to the user.
+
+    Attributes:
+        id: unique id, with the run and the seq of the event.
+        by: the operator.
+        text: the message.
+    """
+
+    id: str
+    by: str
+    text: str
+
+
 @dataclass(slots=True)
 class FlowConversation:
     """State of a session; `ConversationStore.save` saves it.
@@ -85,7 +107,8 @@ class FlowConversation:
         queue: further requests of a message, which start when the previous one has ended.
         open: ids of runs whose results the user has not been told.
         telling: those of them whose results are in a reply, with its time in seconds since 1970; a run stays
-            here until the reply has certainly left the process.
+            here until the reply has certainly left the process. So does an `OperatorLine.id`.
+        read: seq of the last operator's message that the user has read, by run.
         answered: messages with keys, the latest last.
         version: version in the journal.
     """
@@ -98,6 +121,7 @@ class FlowConversation:
     queue: list[Disambiguation] = field(default_factory=list[Disambiguation])
     open: list[str] = field(default_factory=list[str])
     telling: dict[str, float] = field(default_factory=dict[str, float])
+    read: dict[str, int] = field(default_factory=dict[str, int])
     answered: list[KeyedMessage] = field(default_factory=list[KeyedMessage])
     version: int = 0
 
@@ -163,14 +187,26 @@ class FlowConversation:
         self.telling.pop(run_id, None)
         self.open = [*dict.fromkeys([*self.open, run_id])]
 
-    def mark_told(self, run_ids: Iterable[str]) -> None:
-        """Mark the results of runs as told in a reply."""
-        self.telling |= {run_id: time.time() for run_id in run_ids if run_id in self.open}
+    def is_untold(self, id_: str) -> bool:
+        """Return whether the result of a run, or an operator's message, is in no reply yet."""
+        return id_ not in self.telling and (id_ in self.open or self._is_unread(id_))
 
-    def forget(self, run_ids: Collection[str]) -> None:
-        """Drop the runs whose results the user knows."""
-        self.open = [run_id for run_id in self.open if run_id not in run_ids]
-        self.telling = {run_id: since for run_id, since in self.telling.items() if run_id not in run_ids}
+    def _is_unread(self, id_: str) -> bool:
+        run_id, colon, seq = id_.partition(":")
+        return bool(colon) and run_id in self.open and int(seq) > self.read.get(run_id, 0)
+
+    def mark_told(self, ids: Iterable[str]) -> None:
+        """Mark the results of runs, and operators' messages, as told in a reply."""
+        self.telling |= {id_: time.time() for id_ in ids if id_ in self.open or self._is_unread(id_)}
+
+    def forget(self, ids: Collection[str]) -> None:
+        """Drop the runs whose results the user knows, and the operators' messages that they have read."""
+        for id_ in filter(self._is_unread, ids):
+            run_id, _, seq = id_.partition(":")
+            self.read[run_id] = max(int(seq), self.read.get(run_id, 0))
+        self.open = [run_id for run_id in self.open if run_id not in ids]
+        self.telling = {id_: since for id_, since in self.telling.items() if id_ not in ids}
+        self.read = {run_id: seq for run_id, seq in self.read.items() if run_id in self.open}
 
     def merge_context(self, context: Mapping[str, JsonValue]) -> None:
         """Merge the variables of a message.
@@ -205,6 +241,7 @@ class FlowConversation:
             "queue": [each.to_json() for each in self.queue],
             "open": self.open,
             "telling": self.telling,
+            "read": self.read,
             "answered": [
                 [each.key, each.message, each.run_id, each.pending_id, each.reply, each.late]
                 for each in self.answered
@@ -226,6 +263,7 @@ class FlowConversation:
             queue=[Disambiguation.from_json(each) for each in kept.get("queue", ())],
             open=list(kept["open"]),
             telling=dict(kept.get("telling", {})),
+            read=dict(kept.get("read", {})),
             answered=[KeyedMessage(*each) for each in kept["answered"]],
             version=state.version,
         )
@@ -380,11 +418,11 @@ class ConversationStore:
         if reply:
             await self._memory.add(session_id, AssistantMessage((TextPart(reply[:_MAX_LENGTH]),)))
 
-    async def messages(self, session_id: str) -> list[Message]:
-        """Return the latest messages, oldest first, without tool calls."""
+    async def messages(self, session_id: str, *, limit: int | None = _REMEMBERED) -> list[Message]:
+        """Return the latest messages, oldest first, without tool calls; all of them if the limit is None."""
         if not session_id:
             return []
-        messages = await self._memory.messages(session_id, limit=_REMEMBERED)
+        messages = await self._memory.messages(session_id, limit=limit)
         return [each for each in messages if isinstance(each, UserMessage | AssistantMessage) and each.text]
 
     async def list_unfinished(self, conversation: FlowConversation) -> list[Run]:
@@ -419,6 +457,20 @@ class ConversationStore:
             if run.status in FINAL_STATUSES and not self._is_delivered(conversation, run_id):
                 found.append(run)
         return found
+
+    async def find_unread_lines(self, conversation: FlowConversation) -> list[OperatorLine]:
+        """Return the operators' messages that the user has not read, oldest first."""
+        found: list[OperatorLine] = []
+        for run_id in conversation.open:
+            seq = conversation.read.get(run_id, 0)
+            while events := await self._journal.events(run_id, after=seq):
+                seq = events[-1].seq
+                found += [
+                    OperatorLine(f"{run_id}:{event.seq}", event.payload["by"], event.payload["text"])
+                    for event in events
+                    if event.type == "operator_message" and event.payload["text"]
+                ]
+        return [line for line in found if not self._is_delivered(conversation, line.id)]
 
     def confirm_delivery(self, conversation: FlowConversation) -> None:
         """Note that a saved reply about runs is delivered now.

@@ -36,7 +36,7 @@ from loom_core.observability.log_fields import logging_with
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import FLOW_MESSAGE
 from loom_core.observability.tracing import span
-from loom_core.runs.commands import Abort, Retry
+from loom_core.runs.commands import Abort, Reply, Retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -122,6 +122,8 @@ async def process_turn(turn: TurnContext) -> TurnOutcome:
     """
     conversation = turn.conversation
     turn = replace(turn, late=tuple(await turn.conversations.find_unreported(conversation)))
+    if turn.runtime.hands_over:
+        turn = replace(turn, lines=tuple(await turn.conversations.find_unread_lines(conversation)))
     with _message_span(turn) as note, turn.situation():
         outcome = await _carry_out(turn)
         note(outcome)
@@ -189,19 +191,21 @@ async def begin_named_flow(
 
 async def _with_unfinished(turn: TurnContext) -> TurnContext:
     unfinished = tuple(await turn.conversations.list_unfinished(turn.conversation))
-    waiting = tuple(run for run in unfinished if turn.file.can_execute(run.request.profile))
-    return replace(turn, unfinished=unfinished, waiting=waiting)
+    known = [run for run in unfinished if turn.file.can_execute(run.request.profile)]
+    handed_over = next((run for run in known if any(each.kind == "operator" for each in run.pending)), None)
+    waiting = tuple(replace(run, pending=run.questions) for run in known)
+    return replace(turn, unfinished=unfinished, waiting=waiting, handed_over=handed_over)
 
 
 def _with_late(turn: TurnContext, outcome: TurnOutcome) -> TurnOutcome:
-    """Add the results of earlier runs to the beginning of an outcome."""
+    """Add operators' messages and the results of earlier runs to the beginning of an outcome."""
     turn = replace(turn, late=tuple(run for run in turn.late if run.id != outcome.run_id))
-    if not turn.late:
+    if not turn.late and not turn.lines:
         return outcome
     late = late_text(turn)
     if outcome.run_id:
         turn.conversation.note_late(turn.key, turn.message, outcome.run_id, late)
-    return replace(outcome, late=late, told=tuple(run.id for run in turn.late))
+    return replace(outcome, late=late, told=tuple(each.id for each in (*turn.lines, *turn.late)))
 
 
 async def _carry_out(turn: TurnContext) -> TurnOutcome:
@@ -259,6 +263,13 @@ async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome
             )
         case "status":
             return status_outcome(turn, run)
+        case "pass_on":
+            return await send_run_command(
+                turn,
+                run,
+                Reply(text=turn.message, by=by),
+                route=RoutingOutcome(action="pass_on", how="pending"),
+            )
         case "manners":
             return repeat_question(turn, run)
         case _:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.responses.phrases import Phrases
     from loom_core.flow.runtime.runtime import FlowRuntime
-    from loom_core.flow.turns.session import ConversationStore, FlowConversation
+    from loom_core.flow.turns.session import ConversationStore, FlowConversation, OperatorLine
     from loom_core.runs.host import RunHost
     from loom_core.runs.run import Run
 
@@ -103,8 +103,11 @@ class TurnContext:
         run_key: idempotency key of a run that is started: that of the message; for a further request of an
             earlier message, one made from the run it follows, so that it starts once even after a crash.
         late: ended runs whose results come first in the reply.
+        lines: operators' messages that come first in the reply.
         unfinished: runs of the session that have not ended, the latest first.
-        waiting: those of them that can get a message, because their flow exists.
+        waiting: those of them that can get a message, because their flow exists; with questions to the user
+            only.
+        handed_over: the one of them that an operator has, or that waits for one.
         match: matches of the trigger patterns.
     """
 
@@ -119,8 +122,10 @@ class TurnContext:
     key: str = ""
     run_key: str = ""
     late: tuple[Run, ...] = ()
+    lines: tuple[OperatorLine, ...] = ()
     unfinished: tuple[Run, ...] = ()
     waiting: tuple[Run, ...] = ()
+    handed_over: Run | None = None
     match: RouteMatch = field(default_factory=lambda: RouteMatch("none"))
 
     def situation(self) -> AbstractContextManager[None]:

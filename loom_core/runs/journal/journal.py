@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import Command
     from loom_core.runs.journal.drivers import Claim, DriverRegistry
     from loom_core.runs.journal.notifier import Notifier, WakeBatch
-    from loom_core.runs.run import Run, RunRequest, RunStatus
+    from loom_core.runs.run import PendingKind, Run, RunRequest, RunStatus
     from loom_core.storage.sql import SQLConnection
 
 __all__ = ["Journal", "Observer", "RunLog", "purge_batch", "purge_run"]
@@ -182,6 +182,7 @@ class Journal:
         profiles: Sequence[str] = (),
         session_id: str = "",
         status: Sequence[RunStatus] = (),
+        waits_for: PendingKind | None = None,
         limit: int = 50,
     ) -> list[Run]:
         """List runs, latest first.
@@ -191,10 +192,13 @@ class Journal:
             profiles: also include the runs of these profiles, of any caller.
             session_id: only runs of this session; empty for all.
             status: only runs with these statuses; empty for all.
+            waits_for: only runs that wait for something of this kind; None for all.
             limit: maximum number of runs.
         """
         drivers = await self.store.drivers()
-        where, parameters = condition(caller, profiles=profiles, session_id=session_id, status=status)
+        where, parameters = condition(
+            caller, profiles=profiles, session_id=session_id, status=status, waits_for=waits_for
+        )
         return await self.store.read(
             lambda db: drivers.with_driver_titles(
                 db, select_runs(db, where, parameters, order="runs.key DESC", limit=limit)

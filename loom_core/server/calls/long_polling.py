@@ -128,7 +128,7 @@ class LongPoll:
             run = await self.runs.wait_until_idle(run_id, after=after, seconds=left)
             if run.status != "input_required" or not self.can_ask_user(ctx, run):
                 return run
-            pending = next((each for each in run.pending if each.id not in closed), None)
+            pending = next((each for each in run.questions if each.id not in closed), None)
             left = until - anyio.current_time()
             if pending is None or left < _LEAST_ASKING:
                 return run

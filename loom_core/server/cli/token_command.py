@@ -63,7 +63,7 @@ def add_token_options(
         choices=get_args(Scope),
         default=[],
         help="with create: `read` for what changes nothing, `write` for the other tools too, `admin` for"
-        f" /metrics (may be repeated; default: {scope})",
+        f" /metrics and operators (may be repeated; default: {scope})",
     )
     command.add_argument(
         source_option,

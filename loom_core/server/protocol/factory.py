@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from loom_core.server.auth.caller import Scope
     from loom_core.server.protocol.handshake import Introduction
     from loom_core.server.protocol.tools import SchemaTool
+    from loom_core.server.protocol.webhook import Webhook
 
 __all__ = ["LoomServer"]
 
@@ -114,6 +115,7 @@ class LoomServer:
         metrics: metrics of the server.
         audit: audit log of calls that may change something; None for none.
         state_keys: returns the keys that several processes of this server share; none if it has none.
+        webhooks: what other systems may post to it over HTTP, outside of MCP.
     """
 
     def __init__(
@@ -168,6 +170,7 @@ class LoomServer:
             },
         )
         self.audit = audit
+        self.webhooks: list[Webhook] = []
         self.metrics = process_metrics if metrics is None else metrics
         self.metrics.watch(BUILD_INFO, lambda: [((name, version), 1.0)])
         self._tools = Tools(self.protocol)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
+
+from loom_core.runs.run import PendingKind
 
 if TYPE_CHECKING:
     from loom_core.runs.events import StreamEvent
@@ -17,9 +19,9 @@ class PendingInfo(BaseModel):
     """Pending input or approval of a run."""
 
     id: str = Field(description="What a decision names.")
-    kind: Literal["approval", "unknown", "question"] = Field(
-        description="May a call be made; may one be made again that may already have been done; or "
-        "the question of a tool."
+    kind: PendingKind = Field(
+        description="May a call be made; may one be made again that may already have been done; the question "
+        "of a tool; or, not for the user, an event or an operator."
     )
     tool: str
     arguments: dict[str, Any]

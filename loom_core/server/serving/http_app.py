@@ -71,7 +71,11 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         session_idle_timeout=settings.session_idle_seconds,
         max_sessions=settings.max_sessions,
         transport_security=security,
-        custom_starlette_routes=[*_operator_routes(server, state), *_metadata_routes(server, auth)],
+        custom_starlette_routes=[
+            *_operator_routes(server, state),
+            *_metadata_routes(server, auth),
+            *(Route(hook.path, hook.serve, methods=["POST"]) for hook in server.webhooks),
+        ],
     )
     metadata = [urlsplit(metadata_url(issuer.resource)).path] if issuer else []
     rules = HttpPolicy(
@@ -82,7 +86,7 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         limits=settings.limits,
         endpoint=settings.path,
         open_paths=frozenset({_ALIVE, _READY, *metadata}),
-        operator_paths=frozenset({_METRICS}),
+        path_scopes={_METRICS: "admin", **{hook.path: "write" for hook in server.webhooks}},
         max_body_bytes=settings.max_body_bytes,
         body_seconds=settings.body_seconds,
         tool_scope=server.tool_scope,

@@ -27,7 +27,7 @@ from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from loom_core.observability.families import HTTP_REFUSED, HTTP_RELAYED
-from loom_core.server.auth.caller import FULL_ACCESS, SCOPES
+from loom_core.server.auth.caller import FULL_ACCESS, SCOPES, use_caller
 from loom_core.server.auth.refusal import Refusal, RefusedError
 from loom_core.server.calls.task_board import SEAL_KEY
 from loom_core.server.middleware.authorization import CALLER_KEY, ToolScope, scope_of_request
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from loom_core.observability.metrics import LoomMetrics
     from loom_core.server.auth.authentication import Authentication, Credential
     from loom_core.server.auth.caller import Caller
+    from loom_core.server.auth.caller import Scope as CallerScope
     from loom_core.server.middleware.audit import RefusalAudit
     from loom_core.server.serving.limits import CallerLimits, Kind, Limits, SessionCount
     from loom_core.server.serving.nodes import Holder, Nodes
@@ -67,9 +68,9 @@ class HttpPolicy:
         security: allowed hosts and origins.
         authentication: authenticator; None for no authentication.
         limits: limits of each authenticated caller.
-        endpoint: path of the MCP endpoint; others are for operators.
+        endpoint: path of the MCP endpoint.
         open_paths: paths without authentication.
-        operator_paths: paths that require the scope `admin`.
+        path_scopes: the scopes that other paths require.
         max_body_bytes: maximum size of a body.
         body_seconds: timeout for receiving a body.
         tool_scope: returns the scope that a tool needs.
@@ -81,7 +82,7 @@ class HttpPolicy:
     limits: Limits
     endpoint: str
     open_paths: frozenset[str]
-    operator_paths: frozenset[str]
+    path_scopes: Mapping[str, CallerScope]
     max_body_bytes: int
     body_seconds: float
     tool_scope: ToolScope
@@ -159,11 +160,10 @@ class HttpMiddleware:
             RefusedError: it is not admitted.
         """
         credential = await self._identify(request)
-        if request.url.path != self._rules.endpoint:
-            self._check_operator(request, credential)
-            await self._app(request.scope, request.receive, answer.send)
-            return
         caller = credential.caller if credential else FULL_ACCESS
+        if request.url.path != self._rules.endpoint:
+            await self._serve_other(request, caller, answer)
+            return
         with ExitStack() as running:
             if credential:
                 self._check_share(request, credential.caller)
@@ -193,10 +193,16 @@ class HttpMiddleware:
             return None
         return await self._rules.authentication.authenticate(request.headers.getlist("authorization"))
 
-    def _check_operator(self, request: Request, credential: Credential | None) -> None:
-        """Restrict operator paths to the scope `admin`; without authentication, every caller has it."""
-        if credential and self._rules.authentication and request.url.path in self._rules.operator_paths:
-            self._rules.authentication.demand("admin", credential.caller)
+    async def _serve_other(self, request: Request, caller: Caller, answer: _Answer) -> None:
+        """Serve a path other than the MCP endpoint; without authentication, every caller has all scopes."""
+        needed = self._rules.path_scopes.get(request.url.path)
+        if needed is not None and self._rules.authentication is not None:
+            self._shares.count(caller, "call")
+            self._rules.authentication.demand(needed, caller)
+        body = await self._body(request.receive)
+        if body is not None:
+            with use_caller(caller):
+                await self._app(request.scope, _replay_body(body, request.receive), answer.send)
 
     def _check_share(self, request: Request, caller: Caller) -> None:
         self._shares.count(caller, _kind_of(request))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import anyio
 
-from loom_core.errors import ConfigError, LoomError
+from loom_core.errors import ConfigError, InvalidInputError, LoomError
 from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.webhook import Webhook
 from loom_flow.introduction import introduction
 from loom_flow.mcp_tools.prompts import register_prompts
 from loom_flow.mcp_tools.read_only_tools import register_read_only_tools
@@ -18,11 +20,11 @@ from loom_flow.mcp_tools.tools import register_conversation_tools, register_flow
 from loom_flow.service import FlowService
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
 
     from loom_flow.settings import Settings
 
-__all__ = ["build", "watch_flows"]
+__all__ = ["build", "take_event", "watch_flows"]
 
 
 def build(settings: Settings) -> LoomServer:
@@ -51,9 +53,50 @@ def build(settings: Settings) -> LoomServer:
     register_conversation_tools(server, service)
     register_read_only_tools(server, service)
     register_flow_tools(server, service)
+    server.webhooks.append(Webhook("/events", partial(take_event, service)))
     register_resources(server, service)
     register_prompts(server, service)
     return server
+
+
+async def take_event(
+    service: FlowService, parameters: Mapping[str, str], payload: object
+) -> Mapping[str, object]:
+    """Take an event that another system posts, `POST /events?name=…&key=…` with its data as JSON.
+
+    A key that begins with a slash is a JSON pointer (RFC 6901) into the data.
+
+    Args:
+        service: the service with the runs.
+        parameters: the name and the key.
+        payload: the data.
+
+    Returns:
+        The ids of the runs that it reached.
+
+    Raises:
+        InvalidInputError: it has no name, or the data has no such key.
+        NotFoundError: no run waits for it.
+    """
+    name, key = parameters.get("name", ""), parameters.get("key", "")
+    if not name:
+        raise InvalidInputError("The event has no name.", advice="Post to /events?name=…&key=…")
+    if key.startswith("/"):
+        key = _value_at(payload, key)
+    return {"runs": await service.send_event(name, key=key, payload=payload)}
+
+
+def _value_at(payload: object, pointer: str) -> str:
+    found = payload
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and name in found:
+            found = cast("dict[str, object]", found)[name]
+        elif isinstance(found, list) and name.isascii() and name.isdigit():
+            found = next(iter(cast("list[object]", found)[int(name) :]), None)
+        else:
+            raise InvalidInputError(f"The data of the event has nothing at {pointer[:80]!r}.")
+    return str(found)
 
 
 _LOOK_SECONDS = 2.0

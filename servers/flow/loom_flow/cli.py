@@ -49,6 +49,7 @@ class FlowServer(ServerProgram[Settings]):
         _add_file_commands(commands)
         _add_conversation_commands(commands)
         _add_run_commands(commands)
+        _add_operator_commands(commands)
         add_move_command(commands)
         commands.add_mcp()
         commands.add_install()
@@ -231,3 +232,28 @@ def _add_run_commands(commands: ServerCommands) -> None:
     doing.add_argument("--abort", action="store_true", help="end it")
     resume.add_argument("--id", default="", help="id of the question, if several are pending")
     resume.add_argument("--reason", default="", help="with --deny and --abort: why")
+
+
+def _add_operator_commands(commands: ServerCommands) -> None:
+    operator = commands.add("operator", "the conversations that flows hand over to people")
+    operator.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=("list", "show", "say", "take", "return", "decline"),
+        help="list them (the default); show one; say something; take one, also from another operator; return"
+        " one with what was agreed; decline one, with the reason",
+    )
+    operator.add_argument("run_id", nargs="?", default="", metavar="RUN", help="its run")
+    operator.add_argument(
+        "words", nargs="*", default=[], metavar="TEXT|NAME=VALUE", help="the message, or the agreed values"
+    )
+    operator.add_argument(
+        "--as", default="", dest="name", metavar="NAME", help="your name, which the customer reads"
+    )
+    operator.set_defaults(takes_more="words")
+
+    event = commands.add("event", "send an event to the runs that wait for it")
+    event.add_argument("name", metavar="NAME", help="its name, such as payment.received")
+    event.add_argument("payload", nargs="?", default="null", metavar="JSON", help="its data")
+    event.add_argument("--key", default="", help="only where a run waits for this key, such as an order")

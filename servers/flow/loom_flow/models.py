@@ -16,12 +16,15 @@ __all__ = [
     "ExplainResult",
     "FlowInfo",
     "FlowsResult",
+    "HandoverInfo",
     "MatchInfo",
+    "OperatorResult",
     "RouteInfo",
     "RunInfo",
     "RunLine",
     "RunResult",
     "RunsResult",
+    "SpokenMessageInfo",
     "StepInfo",
     "WaitingInfo",
 ]
@@ -157,6 +160,36 @@ class FlowsResult(BaseModel):
     model: str = Field(description="What decides where no rule does; empty for nothing.")
     unfinished: list[RunLine] = Field(description="Unfinished runs of the caller.")
     problems: list[str] = Field(description="Problems, and what to do about them.")
+
+
+class HandoverInfo(BaseModel):
+    """A conversation that waits for an operator, or that one has."""
+
+    run_id: str = Field(description="Names it for operators.")
+    flow_id: str
+    queue: str
+    about: str
+    taken_by: str = Field(description="The operator who has it; empty as long as it waits.")
+    created: float = Field(description="Seconds since 1970.")
+    deadline: float | None = Field(description="Until when an operator has to take it.")
+    agreed_schema: dict[str, Any] = Field(description="JSON Schema of what is returned.")
+
+
+class SpokenMessageInfo(BaseModel):
+    """A message of a conversation."""
+
+    by: Literal["user", "assistant", "operator"] = Field(
+        description="`operator`: one that the user has not read yet; later it is part of the assistant's."
+    )
+    text: str
+
+
+class OperatorResult(BaseModel):
+    """Answer of the tools for operators."""
+
+    conversations: list[HandoverInfo]
+    messages: list[SpokenMessageInfo] = Field(description="Of the conversation that was asked for.")
+    run: RunLine | None = Field(description="The run, after it was returned.")
 
 
 class MatchInfo(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from anyio import to_thread
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from loom_core.flow.config import FlowConfig, LoadedFlows
+    from loom_core.flow.operators import Handover, OperatorDesk, SpokenMessage
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.responses.reply import FlowReply
     from loom_core.flow.turns.explanation import Explanation
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from loom_flow.models import StepInfo
     from loom_flow.settings import Settings
 
-__all__ = ["FlowService", "tool_name"]
+__all__ = ["FlowService", "OperatorAction", "tool_name"]
+
+OperatorAction: TypeAlias = Literal["say", "take", "return", "decline"]
+"""An act of an operator on a conversation; see `FlowService.operate`."""
 
 _OPEN: tuple[RunStatus, ...] = ("working", "input_required", "paused", "failed")
 _LISTED = 20
@@ -356,6 +360,87 @@ class FlowService:
             ConfigError: none is configured, or it is not usable.
         """
         return await self._engine.language_model()
+
+    async def operator_queue(self) -> list[Handover]:
+        """Return the conversations that operators have or that wait for one; see `OperatorDesk.queue`.
+
+        Raises:
+            InvalidInputError: the caller is no operator.
+            LoomError: as for `chat`.
+        """
+        desk, caller = await self._desk(), current_caller()
+        return await desk.queue(flows=caller.sources, context=caller.context)
+
+    async def handover(self, run_id: str) -> tuple[Handover, list[SpokenMessage]]:
+        """Return a handed-over conversation with its messages; see `OperatorDesk.conversation`.
+
+        Raises:
+            NotFoundError: there is none.
+            LoomError: as for `operator_queue`.
+        """
+        desk, caller = await self._desk(), current_caller()
+        found = await desk.find(run_id, flows=caller.sources, context=caller.context)
+        return found, await desk.conversation(found)
+
+    async def operate(
+        self,
+        run_id: str,
+        action: OperatorAction,
+        *,
+        by: str,
+        text: str = "",
+        agreed: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Act on a handed-over conversation as an operator.
+
+        Args:
+            run_id: id of its run.
+            action: `say` something; `take` it, also from another operator; `return` it to the flow with what
+                was agreed; `decline`: return it without a result, and the text is the reason.
+            by: name of the operator, which the user reads.
+            text: the message.
+            agreed: the agreed values.
+
+        Raises:
+            InvalidInputError: it does not fit its state; see `OperatorDesk`.
+            NotFoundError: it is not handed over.
+            LoomError: as for `operator_queue`.
+        """
+        desk, caller = await self._desk(), current_caller()
+        found = await desk.find(run_id, flows=caller.sources, context=caller.context)
+        with use_caller(FULL_ACCESS):  # the run continues after the call
+            match action:
+                case "say":
+                    if not text.strip():
+                        raise InvalidInputError("There is nothing to say.", advice="Give a text.")
+                    return await desk.say(found, text, by=by)
+                case "take":
+                    return await desk.say(found, text, by=by, takes_over=True)
+                case "return":
+                    return await desk.hand_back(found, agreed or {}, by=by)
+                case "decline":
+                    return await desk.give_up(found, text, by=by)
+
+    async def send_event(self, name: str, *, key: str = "", payload: object = None) -> list[str]:
+        """Send an event to the caller's runs that wait for it, or to all with the scope `admin`.
+
+        Raises:
+            NotFoundError: no run waits for it.
+            LoomError: as for `chat`.
+        """
+        caller = current_caller()
+        owner = None if self._sees_all or caller.may("admin") else caller.id
+        desk = (await self._assistant()).operators
+        with use_caller(FULL_ACCESS):
+            return await desk.send_event(name, key=key, payload=payload, by=caller.name, caller=owner)
+
+    async def _desk(self) -> OperatorDesk:
+        if not current_caller().may("admin"):
+            raise InvalidInputError(
+                "Only operators see the conversations of others.",
+                advice="Use a token with the scope admin.",
+            )
+        return (await self._assistant()).operators
 
     def journal(self) -> Journal:
         """Return the journal of this home; opened on first use."""

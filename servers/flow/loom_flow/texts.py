@@ -19,21 +19,24 @@ from loom_core.server.runs.models import pending_info
 from loom_flow.models import (
     ChatResult,
     CitationInfo,
+    HandoverInfo,
     RouteInfo,
     RunInfo,
     RunLine,
+    SpokenMessageInfo,
     StepInfo,
     WaitingInfo,
 )
 
 if TYPE_CHECKING:
     from loom_core.flow.config import FlowFile
+    from loom_core.flow.operators import Handover, SpokenMessage
     from loom_core.flow.responses.reply import FlowReply, RoutingOutcome
     from loom_core.flow.understanding.language import Language
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Pending, Run
     from loom_core.server.runs.models import EventInfo
-    from loom_flow.models import ExplainResult, FlowsResult, RunsResult
+    from loom_flow.models import ExplainResult, FlowsResult, OperatorResult, RunsResult
 
 __all__ = [
     "ToolTexts",
@@ -76,7 +79,10 @@ class ToolTexts:
         approval: a pending approval.
         unknown: a step with an unknown outcome after a crash.
         question: a pending question.
+        event: a pending event or time.
+        operator: an operator has the conversation, or it waits for one.
         until: its deadline, after which it counts as declined.
+        at: the end of a wait that is not for the user.
         did: before completed steps.
         next: before the next step of the client.
         go_on: the command that continues a run.
@@ -86,6 +92,7 @@ class ToolTexts:
         answer: the user answers by a message.
         resume: the user decides about a run without a conversation.
         ask: the next call asks the user.
+        outside: it waits for something else than the user.
         paused: it is paused.
         failed: it failed.
         aborted: it was aborted.
@@ -100,6 +107,7 @@ class ToolTexts:
     statuses: Names = (
         ("working", "working"),
         ("input_required", "waits for the user"),
+        ("outside", "waits, not for the user"),
         ("paused", "paused"),
         ("completed", "completed"),
         ("failed", "failed"),
@@ -116,7 +124,10 @@ class ToolTexts:
     approval: str = "- id {id}, yes or no: {reason}{arguments}"
     unknown: str = "- id {id}, again or not: {reason}{arguments}"
     question: str = "- id {id}: {reason} The answer has to fit {schema}"
+    event: str = "- id {id}, an event or a time, not the user: {reason}"
+    operator: str = "- id {id}, an operator, not the user: {reason}"
     until: str = " (until {time}, then it counts as refused)"
+    at: str = " (until {time})"
     did: str = "It has done:"
     next: str = "Next: {text}"
     go_on: str = "Go on with: {command}"
@@ -134,6 +145,11 @@ class ToolTexts:
         "decide yourself."
     )
     ask: str = "Call flow_status with run_id {run_id} and wait_seconds 45: the user is asked then."
+    outside: str = (
+        "Give the user the text. It waits for a person of the business, an event or a time, not for the "
+        "user. What the user says next goes to flow_chat with session_id {session_id}; flow_status with "
+        "run_id {run_id} and wait_seconds 45 shows when it goes on."
+    )
     paused: str = "It is paused. Call flow_resume with run_id {run_id} and action resume to go on."
     failed: str = (
         "Give the user the text; an additional problem is for the operator of the flows. When "
@@ -163,6 +179,7 @@ _CHINESE = ToolTexts(
     statuses=(
         ("working", "进行中"),
         ("input_required", "等待用户"),
+        ("outside", "等待中，不是等待用户"),
         ("paused", "已暂停"),
         ("completed", "已完成"),
         ("failed", "失败"),
@@ -188,6 +205,7 @@ _CHINESE = ToolTexts(
         ("cancel", "取消"),
         ("retry", "再试"),
         ("greet", "寒暄"),
+        ("pass_on", "转告人工"),
     ),
     hows=(
         ("rules", "规则"),
@@ -206,7 +224,10 @@ _CHINESE = ToolTexts(
     approval="- id {id}，是或否：{reason}{arguments}",
     unknown="- id {id}，是否再做一次：{reason}{arguments}",
     question="- id {id}：{reason} 回答须符合 {schema}",
+    event="- id {id}，等待事件或时间，与用户无关：{reason}",
+    operator="- id {id}，由人工处理，与用户无关：{reason}",
     until="（{time} 之前有效，之后视为拒绝）",
+    at="（至 {time}）",
     did="已经做了：",
     next="下一步：{text}",
     go_on="继续：{command}",
@@ -216,6 +237,10 @@ _CHINESE = ToolTexts(
     answer=("把问题转给用户，再把用户的原话用 session_id {session_id} 交给 flow_chat；不要替用户回答。"),
     resume="先问用户，再用 run_id {run_id} 和用户的决定调用 flow_resume；不要自行决定。",
     ask="请用 run_id {run_id} 和 wait_seconds 45 调用 flow_status：届时会询问用户。",
+    outside=(
+        "把文本告诉用户。运行在等待人工、事件或时间，不是等待用户。用户接下来说的话，用 session_id "
+        "{session_id} 交给 flow_chat；用 run_id {run_id} 和 wait_seconds 45 调用 flow_status 可知何时继续。"
+    ),
     paused="已暂停。要继续，请用 run_id {run_id} 和 action resume 调用 flow_resume。",
     failed=(
         "把文本告诉用户；另外列出的问题是给流程管理员看的。解决之后，"
@@ -259,7 +284,9 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
     key = {"completed": "told" if run is None else "completed", "input_required": "answer"}.get(
         status, status
     )
-    if status == "input_required" and by_asking and run is not None:
+    if status == "input_required" and pending and not any(each.for_user for each in pending):
+        key = "outside"
+    elif status == "input_required" and by_asking and run is not None:
         key = "ask"
     waiting = reply.waiting
     return ChatResult(
@@ -336,7 +363,8 @@ def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo
         by_asking: whether the caller's client supports elicitation, so that the user may decide.
     """
     wording = _wording_of(run)
-    key = {"input_required": "ask" if by_asking else "resume"}.get(run.status, run.status)
+    waits = "outside" if run.pending and not run.questions else "ask" if by_asking else "resume"
+    key = {"input_required": waits}.get(run.status, run.status)
     return RunInfo(
         run_id=run.id,
         session_id=run.request.session_id,
@@ -355,7 +383,8 @@ def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo
 def run_text(run: Run, info: RunInfo) -> str:
     """Return the text about a run."""
     wording = _wording_of(run)
-    status = wording.name_of(wording.statuses, run.status)
+    outside = bool(run.pending) and not run.questions
+    status = wording.name_of(wording.statuses, "outside" if outside else run.status)
     head = wording.head.format(
         run_id=run.id, flow=run.request.profile, session_id=run.request.session_id, status=status
     )
@@ -405,8 +434,8 @@ def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
 
 def pending_line(pending: Pending, wording: ToolTexts) -> str:
     """Return a pending request in a line."""
-    template = {"approval": wording.approval, "unknown": wording.unknown, "question": wording.question}
-    line = template[pending.kind].format(
+    template: str = getattr(wording, pending.kind)
+    line = template.format(
         id=pending.id,
         reason=escape_controls(pending.reason),
         arguments=f" {_json(pending.arguments)}" if pending.arguments else "",
@@ -415,7 +444,7 @@ def pending_line(pending: Pending, wording: ToolTexts) -> str:
     if pending.deadline is None:
         return line
     time = datetime.fromtimestamp(pending.deadline).astimezone().strftime("%H:%M:%S")
-    return line + wording.until.format(time=time)
+    return line + (wording.until if pending.for_user else wording.at).format(time=time)
 
 
 def question_of(run: Run, pending: Pending, file: FlowFile) -> str:
@@ -441,6 +470,8 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
                 said = wording.ended.format(step=it["step_id"], status=status)
             case "approval_required":
                 said = wording.asks.format(reason=it["pending"]["reason"])
+            case "operator_message":
+                said = ": ".join(filter(None, (str(it["by"]), str(it["text"]))))
             case "tool_progress":
                 said = str(it["message"])
             case "flow_finish":
@@ -509,6 +540,47 @@ def _run_line_text(run: RunLine) -> str:
     waits = f", waits for {run.pending}" if run.pending else ""
     about = f"{run.flow_id}, {run.status}{waits}; session {run.session_id}"
     return f"- {run.run_id} ({about}): {escape_controls(run.message)}"
+
+
+def handover_info(handover: Handover) -> HandoverInfo:
+    """Return a handed-over conversation as data."""
+    run, pending = handover.run, handover.pending
+    return HandoverInfo(
+        run_id=run.id,
+        flow_id=run.request.profile,
+        queue=pending.tool,
+        about=handover.about,
+        taken_by=pending.taken_by,
+        created=run.created,
+        deadline=pending.deadline,
+        agreed_schema=dict(pending.schema),
+    )
+
+
+def spoken_info(message: SpokenMessage) -> SpokenMessageInfo:
+    """Return a message of a conversation as data."""
+    return SpokenMessageInfo(by=message.by, text=message.text)
+
+
+def operator_text(result: OperatorResult) -> str:
+    """Return the text for operators: the conversations, a line each, or the messages of one."""
+    if result.run is not None:
+        return _run_line_text(result.run)
+    if not result.conversations:
+        return "No conversation waits for an operator."
+    budget = TextBudget(narrow="run_id", separator="\n")
+    for each in result.conversations:
+        queue = f" in {escape_controls(each.queue)}" if each.queue else ""
+        who = f"{escape_controls(each.taken_by)} has it" if each.taken_by else f"waits{queue}"
+        since = datetime.fromtimestamp(each.created).astimezone().strftime("%H:%M")
+        budget.add(f"- {each.run_id} ({each.flow_id}, since {since}, {who}): {escape_controls(each.about)}")
+    names = {"user": "Customer", "assistant": "Assistant", "operator": "Not read yet"}
+    for message in result.messages:
+        text = "\n".join(escape_controls(line) for line in message.text.splitlines() if line)
+        budget.add(f"{names[message.by]}: {text}")
+    if result.messages and (schema := result.conversations[0].agreed_schema):
+        budget.add(f"To return: {_json(schema.get('properties', schema))}")
+    return budget.text()
 
 
 def events_text(events: Sequence[EventInfo]) -> str:

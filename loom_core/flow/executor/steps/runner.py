@@ -17,6 +17,7 @@ from loom_core.flow.executor.inputs import validate_inputs, with_defaults
 from loom_core.flow.executor.questions import DeclinedError
 from loom_core.flow.executor.state import Frame, StepStatus
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
+from loom_core.flow.executor.steps.outside import OutsideSteps
 from loom_core.flow.executor.steps.tool import ToolStep, ToolStepContext
 from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.http.request import is_lost
@@ -59,6 +60,7 @@ class StepRunner:
         self._record = scene.record
         self._inner = NestedSteps(scene, run_frame)
         self._person = UserSteps(scene)
+        self._outside = OutsideSteps(scene)
         pipeline = scene.parts.pipeline(scene.record.run)
         for tool in scene.record.state.approved:
             pipeline.remember(tool)
@@ -188,6 +190,8 @@ class StepRunner:
                 return await self._inner.run_workflow(frame, step)
             case "parallel":
                 return await self._inner.run_parallel(frame, step)
+            case "wait_for" | "handover":
+                return await self._outside.run(frame, step)
             case _:
                 if step.ask is not None:
                     return await self._person.ask(frame, step, step.ask)

@@ -12,6 +12,7 @@ from loom_core.runs.commands import (
     ApprovalDecision,
     Command,
     InputResponse,
+    OperatorMessage,
     Pause,
     Reply,
     Resume,
@@ -38,11 +39,14 @@ __all__ = [
     "predict_run",
 ]
 
-_AnyCommand: TypeAlias = type[ApprovalDecision | InputResponse | Reply | Pause | Resume | Abort | Retry]
+_AnyCommand: TypeAlias = type[
+    ApprovalDecision | InputResponse | Reply | OperatorMessage | Pause | Resume | Abort | Retry
+]
 _KINDS: dict[str, _AnyCommand] = {
     "decided": ApprovalDecision,
     "answered": InputResponse,
     "reply": Reply,
+    "operator": OperatorMessage,
     "pause": Pause,
     "resume": Resume,
     "abort": Abort,
@@ -94,7 +98,7 @@ def predict_run(run: Run, orders: Iterable[Command]) -> Run:
                 run = replace(run, status="working")
             case Abort():
                 run = replace(run, status="aborted", pending=())
-            case Reply():
+            case Reply() | OperatorMessage():
                 pass
     return run
 
@@ -107,7 +111,7 @@ def check_command(run: Run, order: Command, given: Sequence[Command]) -> None:
     """
     soon = predict_run(run, given)
     match order:
-        case ApprovalDecision() | InputResponse():
+        case ApprovalDecision() | InputResponse() | OperatorMessage():
             _check_answer(run, soon, order, given)
         case Resume():
             if soon.status == "completed":
@@ -176,7 +180,10 @@ def check_is_latest(db: SQLConnection, stored: StoredRun) -> None:
 
 
 def _check_answer(
-    run: Run, soon: Run, order: ApprovalDecision | InputResponse, given: Sequence[Command]
+    run: Run,
+    soon: Run,
+    order: ApprovalDecision | InputResponse | OperatorMessage,
+    given: Sequence[Command],
 ) -> None:
     pending = next((each for each in soon.pending if each.id == order.id), None)
     if pending is None:
@@ -199,12 +206,16 @@ def _check_answer(
             f"The deadline for {order.id!r} has passed: it counts as refused.",
             advice="Send the run a message with what you want.",
         )
-    if isinstance(order, ApprovalDecision) and pending.kind == "question":
+    if isinstance(order, OperatorMessage):
+        if pending.kind != "operator":
+            raise InvalidInputError(f"{order.id!r} is not with an operator.")
+        return
+    if isinstance(order, ApprovalDecision) and pending.takes_answer:
         raise InvalidInputError(
             f"{order.id!r} is a question, which is answered, not approved.",
             advice="Answer it with accept, decline or cancel.",
         )
-    if isinstance(order, InputResponse) and pending.kind != "question":
+    if isinstance(order, InputResponse) and not pending.takes_answer:
         raise InvalidInputError(
             f"{order.id!r} is a call, not a question.", advice="Decide it with approve or deny."
         )

@@ -14,6 +14,7 @@ from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunU
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from loom_core.runs.run import PendingKind
     from loom_core.storage.sql import SQLConnection, SQLRow
 
 __all__ = [
@@ -184,6 +185,7 @@ def condition(
     profiles: Sequence[str] = (),
     session_id: str = "",
     status: Sequence[RunStatus] = (),
+    waits_for: PendingKind | None = None,
 ) -> tuple[str, list[str]]:
     """Return the SQL condition that selects runs, and its parameters; see `Journal.runs`."""
     conditions, parameters = ["TRUE"], list[str]()
@@ -200,4 +202,7 @@ def condition(
     if status:
         conditions.append(f"runs.status IN ({','.join('?' * len(status))})")
         parameters += status
+    if waits_for is not None:
+        conditions.append("runs.status = 'input_required' AND runs.standing LIKE ?")
+        parameters.append(f'%"kind":"{waits_for}"%')  # as `standing_column` writes it
     return " AND ".join(conditions), parameters

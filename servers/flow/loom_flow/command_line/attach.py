@@ -48,8 +48,8 @@ async def attach_to_run(service: FlowService, run: Run, *, after: int, as_json: 
         if not as_json:
             tasks.start_soon(_print_events, service, run, after, keyboard.is_interactive)
         run = await wait_until_idle(service, run.id, after=after)
-        while run.status == "input_required" and run.pending and keyboard.is_interactive:
-            pending = run.pending[0]
+        while run.status == "input_required" and run.questions and keyboard.is_interactive:
+            pending = run.questions[0]
             decision = await ask_at_terminal(keyboard, service.question(run, pending), pending, by=BY)
             if decision is None:
                 break
@@ -93,8 +93,10 @@ def _resume_words(run: Run) -> list[str]:
             return ["status", run.id]
         case "failed":
             return ["resume", run.id, "--retry"]
-        case "input_required" if run.pending:
-            return ["resume", run.id, "--answer '{…}'" if run.pending[0].kind == "question" else "--approve"]
+        case "input_required" if run.questions:
+            return ["resume", run.id, "--answer '{…}'" if run.questions[0].takes_answer else "--approve"]
+        case "input_required":
+            return ["status", run.id]
         case _:
             return ["resume", run.id]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.flow.config import EndpointConfig, FlowFile, StepConfig
-    from loom_core.flow.config.models_step import Action
+    from loom_core.flow.config.models_step import Action, WaitConfig
 
 __all__ = ["DryRun", "DryStep", "dry_run", "dry_run_text"]
 
@@ -28,7 +28,7 @@ class DryStep(BaseModel):
     """A step in a dry run."""
 
     step_id: str
-    kind: str = Field(description="operation, tool, workflow, parallel, ask, confirm or none.")
+    kind: str = Field(description="`operation`, or another kind of step; `none` only decides.")
     what: str = Field(
         description=(
             "The request, the tool, the flow, the question, or what follows when; outputs of earlier steps "
@@ -156,12 +156,22 @@ def _request(
     )
 
 
+def _describe_wait(wait: WaitConfig, values: ExpressionValues) -> str:
+    if wait.seconds is not None:
+        return f"{wait.seconds:g} s"
+    return " ".join(
+        filter(None, (wait.event or _fill_known(wait.until, values), _fill_known(wait.key, values)))
+    )
+
+
 def _other(step: StepConfig, values: ExpressionValues) -> DryStep:
     what = {
         "tool": step.tool,
         "workflow": step.workflow_id,
         "ask": _fill_known(step.ask.question, values) if step.ask else "",
         "confirm": _fill_known(step.confirm.question, values) if step.confirm else "",
+        "wait_for": _describe_wait(step.wait_for, values) if step.wait_for else "",
+        "handover": _fill_known(step.handover.about, values) if step.handover else "",
         "none": "; ".join(map(_describe_action, step.on_success)),
         "parallel": ", ".join(branch[0].step_id for branch in step.parallel if branch),
     }

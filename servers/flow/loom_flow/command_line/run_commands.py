@@ -1,11 +1,10 @@
-"""Commands that need flows and runs: explain, run, chat, test, runs, status, resume."""
+"""Commands that need flows and runs."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -19,8 +18,10 @@ from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard
 from loom_flow import PROGRAM
+from loom_flow.command_line.arguments import parse_values
 from loom_flow.command_line.attach import BY, attach_to_run, exit_code, print_run, wait_until_idle
 from loom_flow.command_line.config_commands import text_of
+from loom_flow.command_line.operator_commands import operate, send_event
 from loom_flow.invocation import invocation
 from loom_flow.mcp_tools.tools import build_response, find_pending
 from loom_flow.model_choice import model_from_settings
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from loom_flow.models import ChatResult
     from loom_flow.settings import Settings
 
-__all__ = ["chat", "parse_values", "run_with_service"]
+__all__ = ["chat", "run_with_service"]
 
 _INTERRUPTED = 130
 _APPLIED_SECONDS = 10.0
@@ -52,6 +53,8 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
         "runs": _runs,
         "status": _status,
         "resume": _resume,
+        "operator": operate,
+        "event": send_event,
     }
 
     async def run() -> int:
@@ -253,44 +256,3 @@ def _citations(result: ChatResult) -> list[tuple[str, str]]:
     if cited:
         return [(each.id, each.title or each.source) for each in cited]
     return [(str(number), each.title or each.source) for number, each in enumerate(result.citations, 1)]
-
-
-_TYPES: Mapping[type, frozenset[str]] = {
-    bool: frozenset({"boolean"}),
-    int: frozenset({"integer", "number"}),
-    float: frozenset({"integer", "number"}),
-    str: frozenset({"string"}),
-    list: frozenset({"array"}),
-    dict: frozenset({"object"}),
-    type(None): frozenset({"null"}),
-}
-
-
-def parse_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Parse arguments; values are JSON, or plain texts.
-
-    Args:
-        given: the arguments.
-        schema: their schema; an input of type string is not parsed as a number.
-
-    Raises:
-        InvalidInputError: an argument has no name or no `=`.
-    """
-    values: dict[str, Any] = {}
-    properties = cast("Mapping[str, Any]", (schema or {}).get("properties", {}))
-    for each in given:
-        name, equals, text = each.partition("=")
-        if not equals or not name:
-            raise InvalidInputError(f"{each!r} has no name or no value.", advice="Write NAME=VALUE.")
-        values[name] = _value(text, properties.get(name))
-    return values
-
-
-def _value(text: str, schema: object) -> object:
-    try:
-        value: object = json.loads(text)
-    except ValueError:
-        return text
-    named = cast("Mapping[str, Any]", schema).get("type", ()) if isinstance(schema, Mapping) else ()
-    wanted = {named} if isinstance(named, str) else set(cast("Sequence[str]", named))
-    return text if "string" in wanted and not wanted & _TYPES[type(value)] else value

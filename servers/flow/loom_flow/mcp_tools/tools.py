@@ -13,6 +13,7 @@ from pydantic import Field
 from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError
 from loom_core.flow.config.models import has_side_effects
+from loom_core.flow.executor.definition import hands_over
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -22,6 +23,7 @@ from loom_core.server.calls.elicitation import ask_form, can_ask, form_of
 from loom_core.server.calls.long_polling import LONGEST_WAIT, decider_of
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.protocol.tools import SchemaTool
+from loom_flow.mcp_tools.operator_tools import operator_tools
 from loom_flow.models import ChatResult, RunInfo
 from loom_flow.service import tool_name
 from loom_flow.texts import chat_result, chat_text, run_info, run_text
@@ -264,8 +266,8 @@ def find_pending(run: Run, id_: str, *, questions: bool) -> Pending:
     Raises:
         InvalidInputError: there is none, or several.
     """
-    fit = [each for each in run.pending if (each.kind == "question") == questions]
-    chosen = [each for each in run.pending if each.id == id_] if id_ else fit
+    fit = [each for each in run.questions if each.takes_answer == questions]
+    chosen = [each for each in run.questions if each.id == id_] if id_ else fit
     if len(chosen) == 1:
         return chosen[0]
     waits = ", ".join(f"{each.id} ({each.kind})" for each in run.pending) or "nothing"
@@ -384,21 +386,26 @@ _ASKS = "What is missing is asked for. It is a flow with a run of its own: follo
 
 
 def register_flow_tools(server: LoomServer, service: FlowService) -> None:
-    """Register the flows of the current file as tools; the list follows the file.
+    """Register the flows of the current file as tools, and those of operators if it hands over.
+
+    The list follows the file.
 
     Args:
         server: the server.
         service: the service that runs the flows.
     """
     made: tuple[FlowFile | None, Sequence[SchemaTool]] = (None, ())
+    for_operators = operator_tools(service)
 
     def live() -> Sequence[SchemaTool]:
         nonlocal made
         file = service.current
         if made[0] is not file:
             made = (file, [] if file is None else [_tool(service, file, each) for each in _tool_flows(file)])
-        names = {tool_name(each) for each in _tool_flows(file) if current_caller().may_use(each.flow_id)}
-        return [tool for tool in made[1] if tool.name in names]
+        caller = current_caller()
+        names = {tool_name(each) for each in _tool_flows(file) if caller.may_use(each.flow_id)}
+        own = [tool for tool in made[1] if tool.name in names]
+        return [*own, *for_operators] if caller.may("admin") and hands_over(file) else own
 
     server.live_tools(live, task="optional")
 
