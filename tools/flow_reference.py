@@ -32,9 +32,11 @@ from loom_core.flow.config.models_step import (
     Action,
     AskConfig,
     ConfirmConfig,
+    HandoverConfig,
     Parameter,
     RequestBody,
     StepConfig,
+    WaitConfig,
 )
 from tools.provider_reference import settings, table
 
@@ -176,6 +178,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "`onSuccess`, `onFailure`": Action,
     "`ask`": AskConfig,
     "`confirm`": ConfirmConfig,
+    "`wait_for`": WaitConfig,
+    "`handover`": HandoverConfig,
     "A skill": SkillConfig,
     "A system tool": SystemToolConfig,
     "`retrieve_knowledge_url`": KnowledgeEndpointConfig,

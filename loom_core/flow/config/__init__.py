@@ -35,9 +35,11 @@ if TYPE_CHECKING:
         Action,
         AskConfig,
         ConfirmConfig,
+        HandoverConfig,
         Parameter,
         RequestBody,
         StepConfig,
+        WaitConfig,
     )
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "FlowConfig",
     "FlowFile",
     "FlowFileWatcher",
+    "HandoverConfig",
     "ImportedFlows",
     "KnowledgeEndpointConfig",
     "KnowledgeSource",
@@ -62,6 +65,7 @@ __all__ = [
     "SkillConfig",
     "StepConfig",
     "SystemToolConfig",
+    "WaitConfig",
     "check_flow_file",
     "export_arazzo",
     "flow_file_problems",

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["FULL_ACCESS", "SCOPES", "Caller", "Scope", "current_caller", "use_caller"]
 
 Scope = Literal["read", "write", "admin"]
-"""`read`: tools that change nothing, resources, prompts. `write`: the other tools. `admin`: `/metrics`, and the
-tools for operators, such as those for conversations that flows hand over."""
+"""`read`: tools that change nothing, resources, prompts. `write`: the other tools. `admin`: `/metrics`, and
+the tools for operators, such as those for conversations that flows hand over."""
 
 SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
 
