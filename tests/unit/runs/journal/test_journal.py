@@ -13,6 +13,7 @@ import pytest
 from loom_core.errors import InvalidInputError, NotFoundError, StoreError
 from loom_core.llm.interface import Usage
 from loom_core.observability.log_fields import logging_with
+from loom_core.runs.commands import OperatorMessage
 from loom_core.runs.journal import Journal, RunLog
 from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunUsage, caller_name
 
@@ -435,3 +436,30 @@ async def test_a_place_where_nothing_can_be_written_is_refused_with_advice(tmp_p
     with pytest.raises(StoreError) as caught:
         await Journal(tmp_path / "broken.db").runs()
     assert "Restore it" in caught.value.advice
+
+
+async def test_runs_are_found_by_the_kind_of_what_they_wait_for(journal: Journal):
+    kinds: dict[str, str] = {}
+    for kind in ("question", "event", "operator"):
+        run = await journal.create(RunRequest(goal='it says "kind":"operator"', caller=kind))
+        async with await claimed(journal, run.id) as log:
+            pending = Pending(id="p", kind=kind, tool="paid", arguments={"key": "甲%_"})
+            log.add("approval_required", {}, status="input_required", pending=(pending,))
+        kinds[run.id] = kind
+    for kind in ("question", "event", "operator"):
+        assert [kinds[run.id] for run in await journal.runs(waits_for=kind)] == [kind]
+    assert await journal.runs(waits_for="event", caller="operator") == []
+
+
+async def test_an_operator_writes_only_where_a_run_waits_for_one(journal: Journal):
+    run = await journal.create(RunRequest(goal="help"))
+    async with await claimed(journal, run.id) as log:
+        asked = Pending(id="q", kind="question")
+        handed = Pending(id="h", kind="operator", deadline=1.0)
+        log.add("approval_required", {}, status="input_required", pending=(asked, handed))
+    with pytest.raises(InvalidInputError, match="not with an operator"):
+        await journal.send_commands(run.id, OperatorMessage(id="q", text="Hello", by="Anna"))
+    with pytest.raises(InvalidInputError, match="deadline"):
+        await journal.send_commands(run.id, OperatorMessage(id="h", text="Hello", by="Anna"))
+    with pytest.raises(InvalidInputError, match="does not wait for"):
+        await journal.send_commands(run.id, OperatorMessage(id="x", text="Hello", by="Anna"))
