@@ -137,6 +137,20 @@ def _add_options(command: argparse.ArgumentParser) -> None:
 def _add_file_commands(commands: ServerCommands) -> None:
     init = commands.add("init", "write a starter flow.json")
     init.add_argument("--force", action="store_true", help="overwrite an existing file")
+    init.add_argument(
+        "--from",
+        type=Path,
+        dest="description",
+        metavar="OPENAPI",
+        help="make flows for operations of an OpenAPI description, JSON or YAML, instead",
+    )
+    init.add_argument(
+        "--operation",
+        action="append",
+        default=[],
+        metavar="OPERATION",
+        help="with --from: its id, or method and path (may be repeated; left out, they are listed)",
+    )
     commands.add("validate", "list all problems of the file, with line and column")
     commands.add("schema", "print the JSON Schema of flow.json, for editors")
     graph = commands.add("graph", "draw flows as Mermaid diagrams")

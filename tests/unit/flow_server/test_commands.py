@@ -229,3 +229,21 @@ def test_an_import_finds_the_descriptions_that_lie_next_to_the_document(command,
     (out / "api.openapi.json").rename(tmp_path / "api.openapi.json")
     (out / "flows.arazzo.json").write_text(json.dumps(document), encoding="utf-8")
     assert "Set `flow_url`" in command("import-arazzo", out / "flows.arazzo.json")[2], "not from elsewhere"
+
+
+def test_init_makes_flows_for_operations_of_an_openapi_description(command, home):
+    operation = {"operationId": "order", "summary": "Order tea", "parameters": []}
+    document = {
+        "openapi": "3.1.0",
+        "servers": [{"url": "https://tea.example"}],
+        "paths": {"/tea": {"post": operation}},
+    }
+    description = home / "tea.json"
+    description.write_text(json.dumps(document), "utf-8")
+    code, _, err = command("init", "--from", description)
+    assert (code, "There are: order (POST /tea)." in err) == (1, True)
+    code, out, err = command("init", "--from", description, "--operation", "order")
+    assert (code, "Wrote" in out, "add what users say" in err) == (0, True, True)
+    assert command("validate")[0] == 0
+    assert "POST https://tea.example/tea" in command("run", "order", "--dry-run")[1]
+    assert command("init", "--operation", "order", "--force")[0] == 1

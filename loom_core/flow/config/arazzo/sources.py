@@ -12,11 +12,20 @@ from loom_core.errors import ConfigError
 from loom_core.jsonc import object_of
 from loom_core.llm.json_schema.values import readable_path
 
-__all__ = ["JsonPart", "OpenApiSources", "Operation", "parse_document", "source_addresses"]
+__all__ = [
+    "METHODS",
+    "JsonPart",
+    "OpenApiSources",
+    "Operation",
+    "parse_document",
+    "server_of",
+    "source_addresses",
+]
 
 
 _PATH = re.compile(r"\{?\$sourceDescriptions\.([^.{}]+)(?:\.url)?\}?#/paths/([^/]+)/([a-z]+)")
-_METHODS = ("get", "head", "post", "put", "patch", "delete")
+METHODS = ("get", "head", "post", "put", "patch", "delete")
+"""Methods of requests, as in OpenAPI."""
 _SOURCE_ADVICE = "Give the OpenAPI description, too: --source NAME=FILE."
 
 
@@ -91,7 +100,7 @@ class OpenApiSources:
         self._documents = {
             name: JsonPart(parse_document(text, name=name), name=name) for name, text in texts.items()
         }
-        self._servers = {name: _server(document) for name, document in self._documents.items()}
+        self._servers = {name: server_of(document) for name, document in self._documents.items()}
         servers = {server for server in self._servers.values() if server}
         self.flow_url = servers.pop() if len(names) == 1 and len(servers) == 1 else ""
         """Address of the only server, or empty."""
@@ -104,7 +113,7 @@ class OpenApiSources:
         """
         if path := step.text("operationPath"):
             found = _PATH.fullmatch(path)
-            if not found or found[3] not in _METHODS or found[1] not in self._names:
+            if not found or found[3] not in METHODS or found[1] not in self._names:
                 raise step.get("operationPath").error(
                     "is not an operation of a source.",
                     "An example: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
@@ -117,7 +126,7 @@ class OpenApiSources:
             wanted = bare if source == name else identifier
             for way, item in document.get("paths").members().items():
                 operations = document.get("paths").at(way, item).members()
-                for method in _METHODS:
+                for method in METHODS:
                     if _id_of(operations.get(method)) == wanted:
                         return Operation(method.upper(), self._address(name, way))
         raise step.get("operationId").error(
@@ -136,10 +145,12 @@ def _has_alias(text: str) -> bool:
     return any(isinstance(token, yaml.AliasToken) for token in tokens)
 
 
-def _server(document: JsonPart) -> str:
+def server_of(document: JsonPart) -> str:
     """Return the address of a description's first server, if it is absolute."""
     for server in document.get("servers").items():
         url = server.text("url").rstrip("/")
+        for name in server.get("variables").members():
+            url = url.replace(f"{{{name}}}", server.get("variables").get(name).text("default"))
         return url if url.startswith(("https://", "http://")) and "{" not in url else ""
     return ""
 

@@ -18,6 +18,7 @@ from loom_core.flow.config import (
 )
 from loom_core.flow.config.arazzo.sources import source_addresses
 from loom_core.flow.config.mermaid import render_mermaid
+from loom_core.flow.config.openapi import flows_of_openapi
 from loom_core.server.cli.console import out, out_json, say
 from loom_flow.invocation import invocation
 from loom_flow.starter import starter_text
@@ -41,14 +42,22 @@ def _init(args: argparse.Namespace, settings: Settings) -> int:
         raise InvalidInputError(
             f"{path} already exists.", advice="Choose another with --config, or overwrite it with --force."
         )
+    text, notes, tried = starter_text(), list[str](), [("chat",), ("explain", "请给我回电")]
+    if args.description:
+        found = flows_of_openapi(text_of(args.description), args.operation, name=str(args.description))
+        text, notes, tried = found.text(), [*found.notes], [("validate",), ("chat",)]
+    elif args.operation:
+        raise InvalidInputError("--operation belongs to --from.", advice="Name the description: --from FILE.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(starter_text(), encoding="utf-8")
+    _write(path, text)
     if args.json:
-        out_json({"file": str(path)})
+        out_json({"file": str(path), "notes": notes})
     else:
         out(f"Wrote {path}. Try it:")
-        for command in (("chat",), ("explain", "请给我回电"), ("install", "claude-desktop")):
+        for command in (*tried, ("install", "claude-desktop")):
             out(f"  {invocation(settings, *command)}")
+        for note in notes:
+            say(note)
     return 0
 
 
