@@ -75,8 +75,9 @@ def test_inputs_request_and_a_pattern_come_from_the_operation() -> None:
     assert made.flow_url == "https://pets.example/v1"
     assert [flow.flow_id for flow in made.flows] == ["pets_list", "post_pets", "pets_remove"]
     assert listing.trigger_patterns == [r"(?i)\blist\w*.{0,20}pet\w*"]
-    assert listing.input_schema["properties"]["limit"] == {"type": "integer", "description": "Most."}
-    assert listing.input_schema["required"] == ["X-Tenant"]
+    inputs: Any = listing.input_schema
+    assert inputs["properties"]["limit"] == {"type": "integer", "description": "Most."}
+    assert inputs["required"] == ["X-Tenant"]
     assert listing.endpoint is not None
     assert listing.endpoint.query == {"limit": "{$inputs.limit}"}
     assert listing.endpoint.headers == {"X-Tenant": '{$inputs["X-Tenant"]}'}
@@ -85,8 +86,9 @@ def test_inputs_request_and_a_pattern_come_from_the_operation() -> None:
         "Adds one.",
         ["登记宠物"],
     )
-    assert adding.input_schema["required"] == ["name"]
-    pet = adding.input_schema["properties"]
+    inputs = adding.input_schema
+    assert inputs["required"] == ["name"]
+    pet = inputs["properties"]
     assert list(pet) == ["name", "age", "friend"]
     assert pet["age"] == {"type": ["number", "null"], "exclusiveMinimum": 0}
     assert adding.endpoint is not None
