@@ -31,8 +31,11 @@ from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
 from loom_core.flow.config.models_step import (
     Action,
     AskConfig,
+    CaseConfig,
     ConfirmConfig,
+    ForEachConfig,
     HandoverConfig,
+    LLMConfig,
     Parameter,
     RequestBody,
     StepConfig,
@@ -136,6 +139,7 @@ are errors.
 | `$response.body#/data/0/id`, `$response.header.location`, `$statusCode` | the answer to the request |
 | `$context.tenantId` | a variable of the conversation |
 | `$message` | what the user has written |
+| `$item`, `$item#/id`, `$item.id`, `$index` | in the steps of `for_each`: the item, and its number from 0 |
 | `$outputs.id` | an output of the flow, in its `response` |
 
 Keys may be of any script. In a **template**, expressions stand in braces: `单号 {$response.body#/id}`. A
@@ -176,6 +180,9 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "`parameters`": Parameter,
     "`requestBody`": RequestBody,
     "`onSuccess`, `onFailure`": Action,
+    "A case of `switch`": CaseConfig,
+    "`for_each`": ForEachConfig,
+    "`llm`": LLMConfig,
     "`ask`": AskConfig,
     "`confirm`": ConfirmConfig,
     "`wait_for`": WaitConfig,

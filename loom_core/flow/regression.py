@@ -23,6 +23,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, Val
 
 from loom_core.config_file import plain_reason
 from loom_core.errors import ConfigError, LLMError, LoomError
+from loom_core.flow.executor.steps.llm import CHOICE
 from loom_core.flow.http import EndpointCaller
 from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
@@ -183,6 +184,9 @@ async def check_utterances(
 ) -> RegressionReport:
     """Process messages as a conversation would, and compare the results.
 
+    Nothing is sent: each request gets an empty answer, and each `llm` step its first choice, an empty object
+    or a fixed text.
+
     Args:
         loaded: the flows.
         utterances: the lines.
@@ -237,6 +241,14 @@ class _ScriptedModel:
         return json.dumps(self.decision, ensure_ascii=False) if request.output is not None else _ANSWER
 
 
+def _answer_step(request: ChatRequest) -> str:
+    """Answer an `llm` step without a model."""
+    if request.output is None:
+        return _ANSWER
+    choice: Mapping[str, Any] = request.output.schema.get("properties", {}).get(CHOICE, {})
+    return json.dumps({CHOICE: choice["enum"][0]} if "enum" in choice else {}, ensure_ascii=False)
+
+
 class _RecordingCaller(EndpointCaller):
     """A stub that answers requests itself, and records them."""
 
@@ -267,6 +279,8 @@ async def _dry_orchestrator(
         orchestrator = WorkflowOrchestrator(
             loaded, journal=journal, llm=llm, caller=caller, tools=tools, look_seconds=None
         )
+        executor = orchestrator.executor
+        executor.parts = replace(executor.parts, llm=MockProvider(_answer_step))
         async with caller, orchestrator:
             yield orchestrator, caller
     finally:

@@ -75,6 +75,7 @@ async def generate(
     *,
     schema: type[_Model],
     repairs: int = 1,
+    on_response: Callable[[LLMResponse], None] | None = None,
     **options: Unpack[GenerateOptions],
 ) -> Generated[_Model]: ...
 @overload
@@ -84,6 +85,7 @@ async def generate(
     *,
     schema: OutputSchema,
     repairs: int = 1,
+    on_response: Callable[[LLMResponse], None] | None = None,
     **options: Unpack[GenerateOptions],
 ) -> Generated[dict[str, Any]]: ...
 async def generate(
@@ -92,6 +94,7 @@ async def generate(
     *,
     schema: type[BaseModel] | OutputSchema,
     repairs: int = 1,
+    on_response: Callable[[LLMResponse], None] | None = None,
     **options: Unpack[GenerateOptions],
 ) -> Generated[Any]:
     """Generate a value of a schema as the response to a conversation.
@@ -104,6 +107,7 @@ async def generate(
         messages: the conversation with the task, oldest first.
         schema: a Pydantic model or a JSON Schema; its values are objects.
         repairs: maximum number of repair requests.
+        on_response: called with each response, valid or not.
         options: see `GenerateOptions`.
 
     Raises:
@@ -125,6 +129,8 @@ async def generate(
     while True:
         response = await provider.chat(conversation, **options, output=output)
         responses.append(response)
+        if on_response is not None:
+            on_response(response)
         value, wrong = _read(response.content, output, check)
         if not wrong:
             return Generated(value, tuple(responses))

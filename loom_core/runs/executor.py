@@ -142,10 +142,7 @@ class RunRecorder(ABC, Generic[_State]):
     def record_request(self, pending: Pending) -> None:
         """Record a request to people."""
         self.state.add_pending(pending)
-        kept = asdict(pending)
-        # A tool that asks does not survive a crash; it asks again when it is called again.
-        state = kept if pending.id in self.state.calls else None
-        shown = self._to_event_form(pending)
+        shown, state = self._to_event_form(pending), self._state_of_request(pending)
         self._add("approval_required", {"pending": asdict(shown)}, state, **self._waiting_changes())
 
     def record_decision(self, decision: ApprovalDecision) -> None:
@@ -180,6 +177,10 @@ class RunRecorder(ABC, Generic[_State]):
         """Record that the run failed."""
         payload = {"message": error.message, "advice": error.advice, "failure": failure}
         self._end("error", payload, "failed", output=output, problem=str(error))
+
+    def _state_of_request(self, pending: Pending) -> dict[str, Any] | None:
+        """Return what a crash leaves of a request: nothing of a tool's question, which it asks again."""
+        return asdict(pending) if pending.id in self.state.calls else None
 
     def _to_event_form(self, pending: Pending) -> Pending:
         """Return the request to people in the form of its event."""

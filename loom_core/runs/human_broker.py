@@ -147,7 +147,8 @@ class HumanBroker:
         if pending.id not in self._record.state.pending:
             self._record.record_request(pending)
         if self._asking.approve is not None and pending.for_user:
-            self._group.start_soon(self._call_approver, self._asking.approve, pending)
+            recorded = self._record.state.pending[pending.id]
+            self._group.start_soon(self._call_approver, self._asking.approve, recorded)
 
     def apply_response(self, said: ApprovalDecision | InputResponse) -> None:
         """Apply a decision or an answer. Ignore it if nothing waits for it, or it was decided before."""

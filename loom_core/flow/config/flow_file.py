@@ -40,6 +40,7 @@ from loom_core.flow.config.flow_validation import file_problems
 from loom_core.flow.config.models import FlowFile
 from loom_core.flow.config.models_endpoint import reference_in
 from loom_core.flow.config.references import texts_in
+from loom_core.flow.config.step_validation import walk_steps
 
 __all__ = [
     "FlowFileWatcher",
@@ -140,17 +141,32 @@ def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[Place
     return sorted(dict.fromkeys(found), key=lambda each: (each.line, each.column))
 
 
-def flow_file_warnings(path: Path) -> list[PlacedProblem]:
+def flow_file_warnings(path: Path, *, has_model: bool = True) -> list[PlacedProblem]:
     """Return the parts of a valid file that will not work on this machine as it is. Blocks.
 
     Args:
         path: the file.
+        has_model: whether there is a language model even if the file names none.
 
     Raises:
         ConfigError: as for `read_flow_file`.
     """
     written = _read(path)
-    return [] if written is None else [written.locate(each) for each in environment_problems(written.value)]
+    if written is None:
+        return []
+    problems = [*environment_problems(written.value)]
+    if not has_model:
+        problems += _model_problems(FlowFile.model_validate(written.value))
+    return [written.locate(each) for each in problems]
+
+
+def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
+    """Yield the steps that need a language model, if the file names none."""
+    for number, flow in enumerate(file.flows) if file.model is None else ():
+        for placed in walk_steps(flow.steps, ("flows", number, "steps")) if flow.enabled else ():
+            if placed.step.llm is not None:
+                what = f"the step {placed.step.step_id!r} needs a language model, and there is none."
+                yield ConfigProblem((*placed.path, "llm"), what, "Name a `model`.")
 
 
 def _read(path: Path) -> ConfigText | None:

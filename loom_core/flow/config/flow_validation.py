@@ -37,7 +37,7 @@ from loom_core.tools.schemas.form import schema_problem
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.config.models_step import LLMConfig, StepConfig
     from loom_core.flow.config.step_validation import PlacedStep
     from loom_core.llm.config import ProviderConfig
 
@@ -265,6 +265,7 @@ _ANSWER = "answer"
 _ANSWERS = frozenset({"body", "header", "statusCode"})
 _RESULT = "result"
 _OPERATOR = "operator"
+_RESULTS = "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +311,19 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: ValidationContext)
         yield from _step_reference_problems(each, around)
         yield from _ask_problems(each, input_names(flow.input_schema))
     inputs, outputs = _inputs(flow, placed), _outputs(placed, around.flows)
-    before = steps_before(flow.steps)
+    before, loops = steps_before(flow.steps), {each.step.step_id: each.loops for each in placed}
     for each in placed:
         done = {*before[each.step.step_id], each.step.step_id}
-        yield from reference_problems(step_texts(each), inputs, outputs, own=flow.outputs, before=done)
-    yield from reference_problems(_texts(flow, path), inputs, outputs, own=flow.outputs)
+        yield from reference_problems(
+            step_texts(each),
+            inputs,
+            outputs,
+            own=flow.outputs,
+            before=done,
+            loops=loops,
+            inside=each.loops,
+        )
+    yield from reference_problems(_texts(flow, path), inputs, outputs, own=flow.outputs, loops=loops)
     if "steps" in flow.model_fields_set and not flow.steps:
         advice = "Write one, or leave `steps` out: then the request goes to `endpoint`, or to `flow_url`."
         yield ConfigProblem((*path, "steps"), "it has no steps.", advice)
@@ -406,10 +415,13 @@ def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> d
     for each in placed:
         step = each.step
         own = {_ANSWER} if step.kind in {"ask", "confirm"} else set[str]()
-        if step.kind in {"operation", "tool", "workflow"} or (step.wait_for and step.wait_for.event):
+        has_result = step.kind in {"operation", "tool", "workflow", "switch", "llm"}
+        if has_result or (step.wait_for and step.wait_for.event):
             own = {_RESULT}
         if step.kind == "handover":
             own = {_RESULT, _OPERATOR}
+        if step.for_each is not None:
+            own = {_RESULTS}
         if step.workflow_id in flows:
             own |= flows[step.workflow_id].outputs.keys()
         found[step.step_id] = own | step.outputs.keys()
@@ -430,6 +442,8 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
         yield from schema_problems(answer, (*path, "ask", "schema"))
     if step.handover is not None and step.handover.agreed is not None:
         yield from schema_problems(step.handover.agreed, (*path, "handover", "schema"))
+    if step.llm is not None:
+        yield from _llm_problems(step.llm, (*path, "llm"))
     if not step.workflow_id:
         return
     flow = around.flows.get(step.workflow_id)
@@ -440,7 +454,7 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
             missing_message(step.workflow_id, around.flows, none="Write one."),
         )
         return
-    if placed.in_branch and _has_ask_step(flow.steps):
+    if placed.is_concurrent and _has_ask_step(flow.steps):
         yield ConfigProblem(
             (*path, "workflowId"),
             f"the flow {flow.flow_id!r} asks the user, which is not possible in parallel with other steps.",
@@ -454,6 +468,16 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
                 f"the flow {flow.flow_id!r} has no input {parameter.name[:80]!r}.",
                 missing_message(parameter.name, names, none="Leave it out."),
             )
+
+
+def _llm_problems(llm: LLMConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
+    """Yield problems of what a model is to answer."""
+    if llm.answer is not None:
+        yield from schema_problems(llm.answer, (*path, "schema"))
+        if llm.choices:
+            yield ConfigProblem((*path, "choices"), "there is a schema already.", "Keep one of them.")
+    if llm.choices and len({*llm.choices}) < max(len(llm.choices), 2):
+        yield ConfigProblem((*path, "choices"), "there must be two or more, all different.")
 
 
 def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
@@ -513,8 +537,9 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
 def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
     """Return for each step, by id, the ids of the steps that may precede it.
 
-    A step may follow the one before it, and any step that leads to it by `goto` or `retry`. Steps of a branch
-    follow the steps before the parallel step, and precede those after it; steps of different branches do not.
+    A step may follow the one before it, and any step that leads to it by `goto` or `retry`. Steps inside
+    another one follow the steps before it, and precede those after it; steps of different branches or cases
+    do not.
 
     Args:
         steps: of a flow.
@@ -544,7 +569,7 @@ def _add_successors(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, 
         following = {steps[index + 1].step_id} if index + 1 < len(steps) else {*on}
         jumps = {action.step_id for action in (*step.on_success, *step.on_failure) if action.step_id}
         onward = following | jumps
-        begins = {branch[0].step_id for branch in step.parallel if branch}
-        leads.setdefault(step.step_id, set()).update(onward | begins)
-        for branch in step.parallel:
-            _add_successors(branch, leads, on=onward)
+        inside = [steps for _, steps in step.inner_lists() if steps]
+        leads.setdefault(step.step_id, set()).update(onward | {steps[0].step_id for steps in inside})
+        for steps_inside in inside:
+            _add_successors(steps_inside, leads, on=onward)

@@ -59,7 +59,6 @@ def _localize_steps(steps: Sequence[StepConfig], language: Language) -> list[Ste
 
 def _localize_step(step: StepConfig, language: Language) -> StepConfig:
     update: dict[str, Any] = {
-        "parallel": [_localize_steps(branch, language) for branch in step.parallel],
         "on_success": [_replace_changed(action, language, "response") for action in step.on_success],
         "on_failure": [_replace_changed(action, language, "response") for action in step.on_failure],
         "operation": _localize_endpoint(step.operation, language),
@@ -74,7 +73,8 @@ def _localize_step(step: StepConfig, language: Language) -> StepConfig:
         update["wait_for"] = _replace_changed(step.wait_for, language, "text")
     if step.handover is not None:
         update["handover"] = _replace_changed(step.handover, language, "text")
-    return _replace_changed(step, language, "description").model_copy(update=update)
+    told = _replace_changed(step, language, "description", "say").model_copy(update=update)
+    return told.map_inner(lambda steps: _localize_steps(steps, language))
 
 
 def _localize_endpoint(endpoint: EndpointConfig | None, language: Language) -> EndpointConfig | None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.config.models_endpoint import Criterion
     from loom_core.flow.config.models_step import Action, StepConfig
 
 __all__ = ["render_mermaid"]
 
 _MAX_LENGTH = 60
 _SHAPES = {
+    "llm": ("[\\", "\\]"),
+    "say": ("(", ")"),
     "ask": ("[/", "/]"),
     "confirm": ("{", "}"),
     "none": ("{{", "}}"),
@@ -61,8 +65,9 @@ class _Diagram:
         for index, step in enumerate(steps):
             following = names[steps[index + 1].step_id] if index + 1 < len(steps) else end
             name = names[step.step_id]
-            leaving = self._branches(step, name) if step.parallel else name
-            if not step.parallel:
+            inside = [*step.inner_lists()]
+            leaving = self._inner_lists(step, name) if inside else name
+            if not inside:
                 opening, closing = _SHAPES.get(step.kind, _PLAIN)
                 self.add_line(f"  {name}{opening}{_quote(_label(step))}{closing}")
             self._successes(step, leaving, following, names)
@@ -73,16 +78,21 @@ class _Diagram:
         self._nodes += 1
         return f"n{self._nodes}"
 
-    def _branches(self, step: StepConfig, name: str) -> str:
-        """Draw parallel branches, and return the name of the node that joins them."""
+    def _inner_lists(self, step: StepConfig, name: str) -> str:
+        """Draw the lists of steps inside a step, and return the name of the node that joins them."""
         joined = self._next_node_id()
         self.add_line(f"  {name}>{_quote(step.step_id)}]")
         self.add_line(f"  subgraph s{name}[{_quote(step.description or step.step_id)}]")
-        firsts = [self.add_steps(branch, end=joined) for branch in step.parallel if branch]
+        firsts = [self.add_steps(steps, end=joined) for _, steps in step.inner_lists()]
         self.add_line("  end")
-        self.add_line(f"  {joined}((+))")
-        for first in firsts:
-            self.add_line(f"  {name} --> {first}")
+        self.add_line(f"  {joined}(({'+' if step.parallel else '·'}))")
+        labels = [_edge(_conditions(case.when or ()) or "else") for case in step.switch]
+        if step.for_each is not None:
+            labels.append(_edge(f"each {step.for_each.in_}"))
+        for first, label in zip_longest(firsts, labels, fillvalue=""):
+            self.add_line(f"  {name} -->{label} {first}")
+        if step.switch and step.switch[-1].when is not None:
+            self.add_line(f"  {name} -->{_edge('else')} {joined}")
         return joined
 
     def _successes(self, step: StepConfig, name: str, following: str, names: dict[str, str]) -> None:
@@ -118,15 +128,24 @@ def _label(step: StepConfig) -> str:
         what = step.wait_for.event or step.wait_for.until or f"{step.wait_for.seconds:g} s"
     elif step.handover is not None:
         what = step.handover.about or step.handover.queue or step.description
+    elif step.llm is not None:
+        what = step.llm.prompt
     else:
-        what = step.tool or step.workflow_id or step.description
+        what = step.tool or step.workflow_id or step.say or step.description
     return f"{step.step_id}: {what}" if what else step.step_id
 
 
 def _edge_label(action: Action, otherwise: str = "") -> str:
-    criteria = " && ".join(each.condition for each in action.criteria)
-    text = " ".join(part for part in (otherwise or action.name, criteria) if part)
+    return _edge(" ".join(filter(None, [otherwise or action.name, _conditions(action.criteria)])))
+
+
+def _edge(text: str) -> str:
+    """Return a text as the label of an edge."""
     return f"|{_quote(text)}|" if text else ""
+
+
+def _conditions(criteria: Sequence[Criterion]) -> str:
+    return " && ".join(each.condition for each in criteria)
 
 
 def _plain(text: str) -> str:

@@ -455,10 +455,10 @@ def _any_step_has_side_effects(
             return True
         if step.tool and not _is_read_only_tool(file, step.tool, reads_only):
             return True
-        inner = file.flow(step.workflow_id) if step.workflow_id else None
-        if inner is not None and _flow_has_side_effects(file, inner, reads_only, seen):
+        flow = file.flow(step.workflow_id) if step.workflow_id else None
+        if flow is not None and _flow_has_side_effects(file, flow, reads_only, seen):
             return True
-        if any(_any_step_has_side_effects(file, branch, reads_only, seen) for branch in step.parallel):
+        if any(_any_step_has_side_effects(file, inner, reads_only, seen) for _, inner in step.inner_lists()):
             return True
     return False
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, JsonValue
 
+from loom_core.config_file import ConfigPath
 from loom_core.flow.config.models_endpoint import (
     BODYLESS,
     ConfigSection,
     ContentType,
+    Criterion,
     EndpointConfig,
     Id,
     Schema,
@@ -21,8 +23,11 @@ from loom_core.flow.config.models_endpoint import (
 __all__ = [
     "Action",
     "AskConfig",
+    "CaseConfig",
     "ConfirmConfig",
+    "ForEachConfig",
     "HandoverConfig",
+    "LLMConfig",
     "Parameter",
     "RequestBody",
     "StepConfig",
@@ -31,7 +36,19 @@ __all__ = [
 ]
 
 StepKind: TypeAlias = Literal[
-    "operation", "tool", "workflow", "parallel", "ask", "confirm", "wait_for", "handover", "none"
+    "operation",
+    "tool",
+    "workflow",
+    "parallel",
+    "switch",
+    "for_each",
+    "llm",
+    "say",
+    "ask",
+    "confirm",
+    "wait_for",
+    "handover",
+    "none",
 ]
 """The kind of a step; a step of kind `none` only evaluates criteria, sets outputs, or jumps."""
 
@@ -66,8 +83,8 @@ class Action(ConfigSection):
     name: str = Field(default="", description="Name in the journal.")
     type: Literal["end", "goto", "retry"] = Field(
         description=(
-            "`end`: the flow or the branch ends successfully; `goto`: continue with another step; `retry`: "
-            "repeat the step, after a failure only."
+            "`end`: the flow, the branch, the case or the item ends successfully; `goto`: continue with "
+            "another step; `retry`: repeat the step, after a failure only."
         )
     )
     step_id: str = Field(
@@ -153,6 +170,58 @@ def _parse_handover(written: object) -> object:
     return {"text": written} if isinstance(written, str) else written
 
 
+def _parse_criteria(written: object) -> object:
+    return written if isinstance(written, list) else [written]  # pyright: ignore[reportUnknownVariableType]
+
+
+class CaseConfig(ConfigSection):
+    """A case of `switch`."""
+
+    when: (
+        Annotated[
+            list[WrittenCriterion],
+            Field(min_length=1),
+            BeforeValidator(_parse_criteria, json_schema_input_type=list[Criterion | str] | Criterion | str),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="A criterion such as `$inputs.days > 3`, or several that must all hold. Without it, the "
+        "case is the default, and the last one.",
+    )
+    steps: list[StepConfig] = Field(min_length=1, description="The steps of the case.")
+
+
+class ForEachConfig(ConfigSection):
+    """Steps for each item of a list. In them, `$item` is the item, and `$index` its number from 0."""
+
+    in_: str | list[JsonValue] = Field(
+        alias="in",
+        description="The list: an expression such as `$steps.search.outputs.result#/items`, or a JSON list "
+        "with templates in it.",
+    )
+    steps: list[StepConfig] = Field(min_length=1, description="The steps.")
+    limit: int = Field(
+        default=100, ge=1, le=1000, description="Maximum number of items; the step fails if there are more."
+    )
+    parallel: int = Field(default=1, ge=1, le=16, description="Number of items at a time.")
+
+
+class LLMConfig(ConfigSection):
+    """A task for the language model; by default it writes a text. The output `result` is its answer."""
+
+    prompt: str = Field(
+        min_length=1,
+        description="The task: a template. Texts, lists and objects that are filled in are marked as data, "
+        "in which the model follows no instruction.",
+    )
+    answer: Schema | None = Field(
+        default=None, alias="schema", description="JSON Schema of an object that is the answer (extraction)."
+    )
+    choices: list[str] = Field(default=[], description="Texts, of which one is the answer (classification).")
+    max_tokens: int = Field(default=1000, ge=1, le=100_000, description="Maximum length of the answer.")
+
+
 def _parse_question(written: object) -> object:
     return {"question": written} if isinstance(written, str) else written
 
@@ -181,7 +250,8 @@ _Handover = Annotated[
 class StepConfig(ConfigSection):
     """A step of one kind: `operation`, `tool`, `workflowId`, `parallel`, `ask`, `confirm`, and so on.
 
-    Only `tool` and `confirm` may be combined.
+    It has at most one of `operation`, `tool`, `workflowId`, `parallel`, `switch`, `for_each`, `llm`, `say`,
+    `ask` and `confirm`; only `tool` and `confirm` may be combined.
     """
 
     step_id: Id = Field(alias="stepId", description="Its id, unique in the flow.")
@@ -193,6 +263,27 @@ class StepConfig(ConfigSection):
     workflow_id: str = Field(default="", alias="workflowId", description="A flow to run.")
     parallel: list[list[StepConfig]] = Field(
         default=[], description="Lists of steps that run in parallel; the step ends when all have ended."
+    )
+    switch: list[CaseConfig] = Field(
+        default=[],
+        description="Cases, of which the first whose criteria hold runs; if none does, the step has nothing "
+        "to do and succeeds. Its output `result` is that of the last step of the case.",
+    )
+    for_each: ForEachConfig | None = Field(
+        default=None,
+        description="Steps for each item of a list. If some fail, the others run nevertheless, and then the "
+        "step fails; a retry repeats the failed ones. Its output `results` has the result of the last step "
+        "for each item, null for a failed one.",
+    )
+    llm: LLMConfig | None = Field(
+        default=None,
+        description="A task for the language model of the file. An invalid answer is repaired once, then the "
+        "step fails.",
+    )
+    say: str = Field(
+        default="",
+        description="A template that the user reads word for word, before the next question or at the end of "
+        "the run.",
     )
     ask: _Ask | None = Field(default=None, description="A question to the user that the run waits for.")
     confirm: _Confirm | Literal[False] | None = Field(
@@ -234,9 +325,9 @@ class StepConfig(ConfigSection):
         description=(
             "Names and expressions, such as `$response.body#/id`; later steps refer to them as "
             "`$steps.<stepId>.outputs.<name>`. A step whose response lacks one has failed; an optional one "
-            "ends in `?` (`$response.body#/note?`) and is then null. By default, a request, a tool and a "
-            "flow have the output `result`, a question and a confirmation `answer`, an event `result`, and a "
-            "handover the agreed values as `result` and the `operator`."
+            "ends in `?` (`$response.body#/note?`) and is then null. By default, a request, a tool, a "
+            "flow and a model have the output `result`, a question and a confirmation `answer`, an event "
+            "`result`, and a handover the agreed values as `result` and the `operator`."
         ),
     )
     idempotent: bool | None = Field(
@@ -261,6 +352,14 @@ class StepConfig(ConfigSection):
             return "workflow"
         if self.parallel:
             return "parallel"
+        if self.switch:
+            return "switch"
+        if self.for_each is not None:
+            return "for_each"
+        if self.llm is not None:
+            return "llm"
+        if self.say:
+            return "say"
         if self.ask is not None:
             return "ask"
         if self.wait_for is not None:
@@ -273,6 +372,36 @@ class StepConfig(ConfigSection):
     def arguments(self) -> dict[str, Any]:
         """Arguments for a tool or another flow, by name."""
         return {each.name: each.value for each in self.parameters}
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether its lists of steps run at the same time."""
+        return bool(self.parallel) or (self.for_each is not None and self.for_each.parallel > 1)
+
+    def inner_lists(self) -> Iterator[tuple[ConfigPath, Sequence[StepConfig]]]:
+        """Yield the lists of steps inside this one, such as its branches, each with its path from here."""
+        for number, branch in enumerate(self.parallel):
+            yield ("parallel", number), branch
+        for number, case in enumerate(self.switch):
+            yield ("switch", number, "steps"), case.steps
+        if self.for_each is not None:
+            yield ("for_each", "steps"), self.for_each.steps
+
+    def inner_steps(self, number: int) -> Sequence[StepConfig]:
+        """Return the list of steps of a branch, a case or an item; empty if it does not exist."""
+        if self.for_each is not None:
+            return self.for_each.steps
+        return next((steps for at, (_, steps) in enumerate(self.inner_lists()) if at == number), ())
+
+    def map_inner(self, change: Callable[[Sequence[StepConfig]], list[StepConfig]]) -> Self:
+        """Return a copy of which each inner list of steps is replaced by its changed copy."""
+        each = self.for_each
+        update = {
+            "parallel": [change(branch) for branch in self.parallel],
+            "switch": [case.model_copy(update={"steps": change(case.steps)}) for case in self.switch],
+            "for_each": each and each.model_copy(update={"steps": change(each.steps)}),
+        }
+        return self.model_copy(update=update)
 
     def request(self) -> EndpointConfig:
         """Return the request, merged with the step's `parameters`, `requestBody` and similar fields.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, cast
@@ -89,6 +89,8 @@ def reference_problems(
     *,
     own: Collection[str] = (),
     before: Collection[str] | None = None,
+    loops: Mapping[str, Sequence[str]] | None = None,
+    inside: Sequence[str] = (),
 ) -> Iterator[ConfigProblem]:
     """Yield texts that cannot be parsed, and references to names that do not exist, or not yet.
 
@@ -98,6 +100,8 @@ def reference_problems(
         outputs: names of outputs by the id of their step.
         own: names of outputs of the flow itself.
         before: ids of the steps that may have completed when the texts are filled; None for all.
+        loops: ids of the `for_each` steps that each step is inside of, outermost first, by its id.
+        inside: the same for the texts.
     """
     for text in texts:
         try:
@@ -118,8 +122,21 @@ def reference_problems(
                 name = each.path[0][:_SHOWN]
                 advice = missing_message(name, own, none="Name it in the `outputs` of the flow.")
                 yield ConfigProblem(text.path, f"the flow has no output {name!r}.", advice)
+            elif each.root in {"item", "index"} and not inside:
+                yield ConfigProblem(
+                    text.path,
+                    f"{each.source} exists only in the steps of `for_each`.",
+                    "Name an input or an output of a step.",
+                )
             elif each.root == "steps":
                 yield from _step_problems(text.path, each, outputs, before)
+                outer = tuple((loops or {}).get(each.path[0], ()))
+                if outer != tuple(inside[: len(outer)]):
+                    yield ConfigProblem(
+                        text.path,
+                        f"the step {each.path[0]!r} runs once for each item of {outer[-1]!r}.",
+                        f"Its results are in $steps.{outer[-1]}.outputs.results.",
+                    )
 
 
 def _step_problems(

@@ -30,7 +30,20 @@ __all__ = [
 ]
 
 
-_KINDS = ("operation", "tool", "workflowId", "parallel", "ask", "confirm", "wait_for", "handover")
+_KINDS = (
+    "operation",
+    "tool",
+    "workflowId",
+    "parallel",
+    "switch",
+    "for_each",
+    "llm",
+    "say",
+    "ask",
+    "confirm",
+    "wait_for",
+    "handover",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,32 +54,42 @@ class PlacedStep:
         path: its path.
         step: the step.
         siblings: ids of the steps of its list, itself included.
-        in_branch: whether it is in a parallel branch.
+        around: the steps that it is inside of, outermost first.
     """
 
     path: ConfigPath
     step: StepConfig
     siblings: Collection[str]
-    in_branch: bool = False
+    around: tuple[StepConfig, ...] = ()
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether other steps may run at the same time."""
+        return any(outer.is_concurrent for outer in self.around)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Ids of the `for_each` steps that it is inside of, outermost first."""
+        return tuple(outer.step_id for outer in self.around if outer.for_each is not None)
 
 
 def walk_steps(
-    steps: Sequence[StepConfig], path: ConfigPath, *, in_branch: bool = False
+    steps: Sequence[StepConfig], path: ConfigPath, *, around: tuple[StepConfig, ...] = ()
 ) -> Iterator[PlacedStep]:
-    """Yield steps, those in branches included."""
+    """Yield steps, those inside of others included."""
     siblings = [step.step_id for step in steps]
     for index, step in enumerate(steps):
         at = (*path, index)
-        yield PlacedStep(at, step, siblings, in_branch)
-        for number, branch in enumerate(step.parallel):
-            yield from walk_steps(branch, (*at, "parallel", number), in_branch=True)
+        yield PlacedStep(at, step, siblings, around)
+        for place, inner in step.inner_lists():
+            yield from walk_steps(inner, (*at, *place), around=(*around, step))
 
 
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
     """Return the problems of a step, by itself and among its siblings."""
     step, path = placed.step, placed.path
-    written = step.model_dump(by_alias=True, include={*_KINDS, "workflow_id"})
-    said = [key for key in _KINDS if written[key]]
+    fields = {field.alias or name: name for name, field in type(step).model_fields.items()}
+    said = [key for key in _KINDS if getattr(step, fields[key])]
     if step.confirm is False and step.kind != "tool":
         yield ConfigProblem((*path, "confirm"), "this has no effect here.", "Leave it out.")
     if len(said) > 1 and said != ["tool", "confirm"]:
@@ -78,13 +101,13 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
     ):
         yield ConfigProblem(path, "the step does nothing.", f"Give it one of {', '.join(_KINDS)}.")
     asks = "ask" if step.ask is not None else "confirm" if step.confirm else ""
-    if placed.in_branch and asks:
+    if placed.is_concurrent and asks:
         yield ConfigProblem(
             (*path, asks),
             "the user cannot be asked in parallel with other steps.",
             "Ask in a step before or after.",
         )
-    if step.handover is not None and placed.in_branch:
+    if step.handover is not None and placed.is_concurrent:
         yield ConfigProblem(
             (*path, "handover"),
             "the conversation cannot go to an operator in parallel with other steps.",
@@ -96,6 +119,19 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         yield ConfigProblem(
             (*path, "parallel"), "`parallel` needs two or more lists of steps.", "None of them is empty."
         )
+    if placed.loops and step.ask is not None and step.ask.into:
+        yield ConfigProblem(
+            (*path, "ask", "into"),
+            "the answer about an item cannot become an input of the flow.",
+            "Leave it out: the answer is the output `answer`.",
+        )
+    for number, case in enumerate(step.switch):
+        at = (*path, "switch", number)
+        yield from criteria_problems(case.when or (), (*at, "when"))
+        if case.when is None and number + 1 < len(step.switch):
+            yield ConfigProblem(
+                at, "a case without `when` is the default, and must be the last one.", "Write `when`."
+            )
     if step.operation is not None:
         yield from endpoint_problems(step.operation, (*path, "operation"), flow_url=flow_url)
     yield from criteria_problems(step.success_criteria, (*path, "successCriteria"))
@@ -169,7 +205,7 @@ def _action_problems(
                 else "it needs a step.",
                 missing_message(action.step_id, placed.siblings, none="Name one."),
             )
-        if action.response and (action.type != "end" or placed.in_branch):
+        if action.response and (action.type != "end" or placed.around):
             yield ConfigProblem((*at, "response"), "the user reads a response at the end of the flow only.")
 
 
@@ -178,11 +214,12 @@ _TEMPLATES = {
     "confirm": ("question",),
     "wait_for": ("until", "key", "text"),
     "handover": ("text", "about"),
+    "llm": ("prompt",),
 }
 
 
 def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
-    """Yield the templates of a step, without those of its branches."""
+    """Yield the templates of a step, without those of the steps inside it."""
     step, path = placed.step, placed.path
     if step.operation is not None:
         yield from endpoint_texts(step.operation, (*path, "operation"))
@@ -190,6 +227,8 @@ def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
         yield from texts_in(parameter.value, (*path, "parameters", index, "value"))
     if step.request_body is not None:
         yield from texts_in(step.request_body.payload, (*path, "requestBody", "payload"))
+    yield from _choosing_texts(step, path)
+    yield TemplateText((*path, "say"), step.say)
     for section, names in _TEMPLATES.items():
         if written := getattr(step, section):
             yield from (TemplateText((*path, section, name), getattr(written, name)) for name in names)
@@ -200,6 +239,15 @@ def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
             yield TemplateText((*path, key, index, "response"), action.response)
     for name, expression in step.outputs.items():
         yield TemplateText((*path, "outputs", name), expression, "output")
+
+
+def _choosing_texts(step: StepConfig, path: ConfigPath) -> Iterator[TemplateText]:
+    """Yield the texts that decide which of the steps inside a step run, and for what."""
+    for number, case in enumerate(step.switch):
+        yield from criteria_texts(case.when or (), (*path, "switch", number, "when"))
+    if step.for_each is not None:
+        items, at = step.for_each.in_, (*path, "for_each", "in")
+        yield from [TemplateText(at, items, "expression")] if isinstance(items, str) else texts_in(items, at)
 
 
 _SECRETS = "Write secrets into `headers` or `query`, where they are hidden from logs and models."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.flow.config.models_step import Action, StepConfig
@@ -47,11 +47,11 @@ def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:
 
 
 def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
-    """Yield steps, those in branches included."""
+    """Yield steps, those inside of others included."""
     for step in steps:
         yield step
-        for branch in step.parallel:
-            yield from iter_steps(branch)
+        for _, inner in step.inner_lists():
+            yield from iter_steps(inner)
 
 
 def hands_over(file: FlowFile | None) -> bool:
@@ -112,15 +112,13 @@ def find_changed_step(before: Digests, now: Digests, done: Sequence[str]) -> str
 
 
 def _digest(step: StepConfig) -> str:
-    told = step.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_without_texts(step))
+    told = _without_texts(step).model_dump(mode="json", by_alias=True, exclude_defaults=True)
     text = json.dumps(told, ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _without_texts(step: StepConfig) -> dict[str, Any]:
-    """Return the fields of a step and its branches that only people read, for `exclude`."""
-    branches = {
-        number: {place: _without_texts(inner) for place, inner in enumerate(branch)}
-        for number, branch in enumerate(step.parallel)
-    }
-    return {"description": True, "parallel": branches}
+def _without_texts(step: StepConfig) -> StepConfig:
+    """Return a step without its texts that only people read, and without those of the steps inside it."""
+    return step.model_copy(update={"description": "", "say": ""}).map_inner(
+        lambda steps: [_without_texts(each) for each in steps]
+    )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loom_core.flow.expressions import ExpressionValues
     from loom_core.flow.http.response import EndpointResult
     from loom_core.flow.understanding.language import Language
+    from loom_core.llm.interface import LLMProvider
     from loom_core.runs.human_broker import HumanInputPolicy
     from loom_core.runs.run import Run
     from loom_core.tools.execution.pipeline import ToolPipeline
@@ -66,6 +67,7 @@ class FlowDependencies:
         asking: human input policy; at least, people can respond by commands.
         limits: limits of runs.
         audit: audit of decisions, and of requests with side effects.
+        llm: the language model of `llm` steps; None if they fail.
     """
 
     file: FlowFile
@@ -77,3 +79,4 @@ class FlowDependencies:
     asking: HumanInputPolicy
     limits: FlowLimits
     audit: FlowAudit
+    llm: LLMProvider | None = None

@@ -29,6 +29,7 @@ from loom_core.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models_endpoint import EndpointConfig
+    from loom_core.llm.interface import LLMProvider
     from loom_core.runs.commands import Command
     from loom_core.runs.human_broker import ApproveFunction
     from loom_core.runs.journal import RunLog
@@ -78,6 +79,7 @@ class FlowExecutor:
         audit: audit log of decisions about tools.
         scheduler: assigns slots to tool calls; by default one of its own.
         limits: limits that prevent endless flows.
+        llm: language model of `llm` steps, which fail without one.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class FlowExecutor:
         audit: AuditLog | None = None,
         scheduler: Scheduler | None = None,
         limits: FlowLimits | None = None,
+        llm: LLMProvider | None = None,
     ) -> None:
         self.journal = journal or Journal()
         self._own_journal = journal is None
@@ -107,7 +110,7 @@ class FlowExecutor:
         self._scheduler = scheduler or Scheduler()
         self._limits = limits or FlowLimits()
         loaded = _load_remote_flows(flows) if isinstance(flows, str) else flows
-        self.parts = self._build_dependencies(loaded, caller, tools, live)
+        self.parts = self._build_dependencies(loaded, caller, tools, live, llm)
 
     async def aclose(self) -> None:
         """Close the journal, if the executor owns it."""
@@ -121,13 +124,14 @@ class FlowExecutor:
         caller: RequestSender,
         tools: Iterable[Tool] = (),
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
+        llm: LLMProvider | None = None,
     ) -> None:
         """Use another file for new runs; active runs keep the file that they use.
 
         Raises:
             ConfigError: two tools have the same name.
         """
-        self.parts = self._build_dependencies(loaded, caller, tools, live)
+        self.parts = self._build_dependencies(loaded, caller, tools, live, llm)
 
     def loop(self, log: RunLog) -> FlowLoop:
         """Return the executor of a run; called by a `RunHost`."""
@@ -319,6 +323,7 @@ class FlowExecutor:
         caller: RequestSender,
         tools: Iterable[Tool],
         live: Sequence[Callable[[], tuple[Tool, ...]]],
+        llm: LLMProvider | None,
     ) -> FlowDependencies:
         toolbox = Toolbox(tools, live=live)
 
@@ -343,6 +348,7 @@ class FlowExecutor:
             asking=self._asking,
             limits=self._limits,
             audit=FlowAudit(self._audit),
+            llm=llm,
         )
 
 

@@ -139,13 +139,14 @@ def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: La
 
 def uses_input(step: StepConfig, name: str) -> bool:
     """Return whether a step has used an input."""
-    if step.kind in {"ask", "confirm", "none"}:
+    if step.kind in {"say", "ask", "confirm", "none"}:
         return False
     if step.operation is not None and step.request().sends_inputs:
         return True
     if (step.tool or step.workflow_id) and not step.parameters:
         return True
-    text = json.dumps(step.model_dump(mode="json"), ensure_ascii=False)
+    own = step.map_inner(lambda _: [])  # the steps inside it use inputs by themselves
+    text = json.dumps(own.model_dump(mode="json"), ensure_ascii=False)
     quoted = re.escape(name)
     return (
         re.search(rf"\$inputs(?![.\[\w])|\$inputs\.{quoted}(?!\w)|\$inputs\[\\?[\"']{quoted}", text)

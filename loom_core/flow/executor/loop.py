@@ -32,8 +32,7 @@ from loom_core.flow.executor.steps.context import RunScope, StepOutcome
 from loom_core.flow.executor.steps.runner import StepRunner
 from loom_core.flow.expressions import (
     ExpressionValues,
-    IncomparableError,
-    criterion_holds,
+    all_hold,
     fill,
     read_output,
     text_of,
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.config.models_endpoint import Criterion
     from loom_core.flow.config.models_step import Action, StepConfig
     from loom_core.flow.executor.definition import Digests
     from loom_core.flow.executor.dependencies import FlowDependencies
@@ -273,8 +271,9 @@ class FlowLoop(RunExecutor[FlowRecorder]):
             result, outputs = scene.result_of(root)
             values = replace(scene.values(root), outputs=outputs)
             told = scene.values_for_text(root, values)
-            text = root.response or text_of(fill(flow.response, told) if flow.response else result)
-            record.record_finish(text or scene.wording.done, result)
+            done = "" if record.state.unread else scene.wording.done
+            own = fill(flow.response, told) if flow.response else result if done else ""
+            record.record_finish(root.response or text_of(own) or done, result)
             return
         status, problem = scene.failure_status(root), scene.problem_of(root)
         if status == "declined":
@@ -390,10 +389,9 @@ class CurrentSteps:
         if frame.path == frame.scope:
             return steps
         for step in iter_steps(steps):
-            number = int(frame.path.rsplit("/", 2)[1])
-            if step.step_id == frame.step and number < len(step.parallel):
-                return list(step.parallel[number])
-        raise NotFoundError(f"There is no branch {frame.path!r} any more.")
+            if step.step_id == frame.step and (inner := step.inner_steps(frame.number)):
+                return list(inner)
+        raise NotFoundError(f"There is no list of steps {frame.path!r} any more.")
 
     def digests(self) -> dict[str, Digests]:
         """Return the digests of all lists that still exist."""
@@ -452,15 +450,17 @@ class StepMachine:
         self.work = StepRunner(scene, people, run_frame=self.run)
         self._parts = scene.parts
         self._record = scene.record
+        self._present = CurrentSteps(scene.parts.file, scene.record.state)
         self._gate = gate
 
     async def run(self, frame: Frame) -> None:
         """Execute a list of steps until `Frame.ended` is set.
 
         Raises:
+            FlowRewoundError: the flow of this list, which is inside one of its steps, was rewound.
             StoreError: the journal cannot be written.
         """
-        steps = self._steps(frame)
+        steps = {step.step_id: step for step in self._present.steps_of(frame)}
         while not frame.ended:
             await self._gate()
             step = frame.steps.get(frame.at)
@@ -474,23 +474,9 @@ class StepMachine:
             try:
                 await self._visit(frame, steps, next_id)
             except FlowRewoundError:
+                if frame.path != frame.scope:
+                    raise  # the flow around this list continues elsewhere
                 await self._record.commit()
-
-    def _steps(self, frame: Frame) -> dict[str, StepConfig]:
-        """Return the steps of a frame, in order."""
-        outer = frame
-        numbers: list[int] = []
-        while outer.path != outer.scope:  # a branch: its steps are defined in the parent frame
-            numbers.append(int(outer.path.rsplit("/", 2)[1]))
-            assert outer.parent is not None
-            outer = self._record.state.frames[outer.parent]
-        if outer is frame:
-            steps = flow_steps(self._parts.file, self._parts.file.find_flow(frame.flow_id))
-        else:
-            assert frame.parent is not None
-            around = self._steps(self._record.state.frames[frame.parent])
-            steps = around[frame.step].parallel[numbers[0]]
-        return {step.step_id: step for step in steps}
 
     async def _visit(self, frame: Frame, steps: Mapping[str, StepConfig], step_id: str) -> None:
         """Execute a step, and record its outcome and the next step."""
@@ -521,6 +507,7 @@ class StepMachine:
                 outputs=outputs,
                 problem=outcome.problem,
                 said=outcome.said,
+                told=outcome.told if outcome.status == "success" else "",
                 following=following,
                 seconds=monotonic() - began,
                 maybe_done=outcome.maybe_done or outcome.status == "unknown",
@@ -542,7 +529,7 @@ class StepMachine:
         outputs = dict(outcome.outputs)
         values = self.scene.values(frame, step.step_id, outputs, response=outcome.response)
         try:
-            if outcome.status == "success" and not _all_hold(step.success_criteria, values):
+            if outcome.status == "success" and not all_hold(step.success_criteria, values):
                 problem = "Its success criteria do not hold."
                 said = self._failure_message(step, values) or self.scene.wording.refused
                 outcome = replace(outcome, status="failure", problem=problem, said=said)
@@ -573,7 +560,7 @@ class StepMachine:
         actions = step.on_success if succeeded else step.on_failure
         try:
             for number, action in enumerate(actions):
-                if _all_hold(action.criteria, values, failed=not succeeded):
+                if all_hold(action.criteria, values, lenient=not succeeded):
                     name = action.name or f"{number + 1}"
                     following = self._apply_action(frame, step, action, name, outcome, values)
                     if following is not None:
@@ -617,13 +604,3 @@ class StepMachine:
                 wait = action.retry_after if outcome.retry_after is None else outcome.retry_after
                 due = time() + min(wait, _MAX_WAIT_LENGTH)
                 return NextStep("retry", action.step_id, at=due, action=name)
-
-
-def _all_hold(criteria: Sequence[Criterion], values: ExpressionValues, *, failed: bool = False) -> bool:
-    """Return whether all criteria hold; after a failure, criteria on missing values do not hold."""
-    try:
-        return all(criterion_holds(each, values) for each in criteria)
-    except IncomparableError:
-        if failed:
-            return False
-        raise

@@ -40,6 +40,7 @@ class FlowMessages:
         cancelled: end of a run that a user aborted.
         too_late: the same, if everything had been done by then.
         failed: end of a failed run; `{said}` is one of the following, or a text of the flow file.
+        items_failed: so many items of a list have failed; the reasons follow.
         unreachable: the host could not be reached.
         late: a timeout, or a lost response.
         unsure: after a failure, if something may have been changed.
@@ -86,6 +87,7 @@ class FlowMessages:
     cancelled: str = "“{flow}” is cancelled."
     too_late: str = "It is too late to cancel “{flow}”: it has been done."
     failed: str = "“{flow}” did not succeed. {said}"
+    items_failed: str = "{failed} of {all} did not succeed."
     unreachable: str = "The system that it needs cannot be reached."
     late: str = "The system that it needs did not answer in time."
     unsure: str = "Whether it was done is not known."
@@ -154,6 +156,7 @@ _CHINESE = FlowMessages(
     cancelled="“{flow}”已取消。",
     too_late="来不及取消了：“{flow}”已经办好。",
     failed="“{flow}”没有办成。{said}",
+    items_failed="{all}项中有{failed}项没有办成。",
     unreachable="办理所用的系统现在连不上。",
     late="办理所用的系统没有及时答复。",
     unsure="不知道是否已经办好。",

@@ -61,16 +61,15 @@ class FlowRecorder(RunRecorder[FlowState]):
             self.state.message, self.state.config = message, config
         self.state.add_frame(frame)
 
-    def record_branch_start(self, frame: Frame, number: int) -> None:
-        """Record that a parallel branch starts."""
-        payload = {"step_id": _owner(frame), "branch": number, "status": "start"}
+    def record_branch_start(self, frame: Frame) -> None:
+        """Record that a list of steps inside a step starts, such as a parallel branch."""
+        payload = {"step_id": _owner(frame), "branch": frame.number, "status": "start"}
         self._add("branch", payload, frame.to_json())
         self.state.add_frame(frame)
 
     def record_branch_end(self, frame: Frame) -> None:
-        """Record that a parallel branch has ended."""
-        number = int(frame.path.rsplit("/", 2)[1])
-        self._log.add("branch", {"step_id": _owner(frame), "branch": number, "status": frame.ended})
+        """Record that a list of steps inside a step has ended."""
+        self._log.add("branch", {"step_id": _owner(frame), "branch": frame.number, "status": frame.ended})
 
     def record_flow_change(self, config: str, digests: Mapping[str, Digests]) -> None:
         """Record that the configuration has changed, and that the completed steps fit it."""
@@ -155,6 +154,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         following: NextStep,
         seconds: float,
         said: str = "",
+        told: str = "",
         maybe_done: bool = False,
     ) -> None:
         """Record the result of a step; see `FlowState.end_step`.
@@ -173,6 +173,8 @@ class FlowRecorder(RunRecorder[FlowState]):
             "next": asdict(following),
         }
         kept = {"path": frame.path, "step": step_id, "maybe_done": maybe_done, "said": said}
+        if told:
+            kept["told"] = told
         self.state.end_step(
             frame.path,
             step_id,
@@ -180,11 +182,19 @@ class FlowRecorder(RunRecorder[FlowState]):
             outputs=payload["outputs"],
             problem=problem,
             said=said,
+            told=told,
             following=following,
             maybe_done=maybe_done,
         )
         changes = self._waiting_changes() if was_pending else {}
         self._add("step_result", payload, kept, **changes, spent=self.spent)
+
+    def record_request(self, pending: Pending) -> None:
+        """Record a request to people, which begins with the texts of `say` steps that they have not read."""
+        super().record_request(replace(pending, reason=self.state.tell(pending.reason)))
+
+    def _state_of_request(self, pending: Pending) -> dict[str, Any]:
+        return super()._state_of_request(pending) or {}  # what the user has read is read after a crash, too
 
     def record_message(self, text: str) -> None:
         """Record a message of the user."""
@@ -250,6 +260,10 @@ class FlowRecorder(RunRecorder[FlowState]):
         )
 
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
+        told = self.state.tell(str(changes["output"]))
+        changes["output"] = told
+        if "output" in payload:
+            payload["output"] = told
         self.stopwatch.stop()
         self._paused = False
         self.state.pending.clear()
@@ -268,7 +282,7 @@ def _answer_payload(answered: InputResponse) -> dict[str, Any]:
 
 
 def _owner(frame: Frame) -> str:
-    """Return the path of the step that a branch belongs to."""
+    """Return the path of the step that a list of steps belongs to."""
     return frame.path.rsplit("/", 2)[0]
 
 
@@ -321,12 +335,15 @@ def _replay_event(  # noqa: C901 - one case an event
                 outputs=told["outputs"],
                 problem=told["problem"],
                 said=kept.get("said", ""),
+                told=kept.get("told", ""),
                 following=NextStep(**told["next"]),
                 maybe_done=kept.get("maybe_done", told["status"] == "unknown"),
             )
         case "approval_required":
-            state.calls.add(kept["id"])
-            state.add_pending(Pending(**kept))
+            state.unread.clear()
+            if kept:
+                state.calls.add(kept["id"])
+                state.add_pending(Pending(**kept))
         case "approval_decided" if "content" in kept:
             state.apply_answer(InputResponse(**kept))
         case "approval_decided":
@@ -348,5 +365,6 @@ def _replay_event(  # noqa: C901 - one case an event
                 )
         case "flow_finish" | "error" | "aborted":
             state.pending.clear()
+            state.unread.clear()
         case _:
             pass  # an event of a newer version that changes nothing here

@@ -100,6 +100,7 @@ class Frame:
         response: text for the user, if an action has one.
         steps: the visited steps by id.
         visits: number of visits of each since a person last acted.
+        item: the item that the steps of `for_each` run for, in a list; empty for other lists of steps.
     """
 
     path: str
@@ -116,11 +117,12 @@ class Frame:
     given: dict[str, int] = field(default_factory=dict[str, int])
     steps: dict[str, StepState] = field(default_factory=dict[str, StepState])
     visits: Counter[str] = field(default_factory=Counter[str])
+    item: list[Any] = field(default_factory=list[Any])
 
     @property
-    def last(self) -> StepState | None:
-        """The step that started last."""
-        return max(self.steps.values(), key=lambda step: step.place, default=None)
+    def number(self) -> int:
+        """The number of the list among those inside its step."""
+        return int(self.path.rsplit("/", 2)[1])
 
     def to_json(self) -> dict[str, Any]:
         """Return the frame at its start, for the journal."""
@@ -157,6 +159,7 @@ class FlowState:
         in_doubt: keys of visits whose step may have been done although it has not succeeded: a repetition
             uses the same key, so that the server can recognize it.
         replies: messages of the user during the run.
+        unread: texts of `say` steps that no question and no output of the run has told the user yet.
         granted_from: seconds spent when the budget was last granted.
     """
 
@@ -172,6 +175,7 @@ class FlowState:
     visited: Counter[str] = field(default_factory=Counter[str])
     in_doubt: set[str] = field(default_factory=set[str])
     replies: list[str] = field(default_factory=list[str])
+    unread: list[str] = field(default_factory=list[str])
     granted_from: float = 0.0
 
     @property
@@ -199,16 +203,33 @@ class FlowState:
         """Return whether the outcome of a visit, or of a part of it, is unknown."""
         return any(each == key or each.startswith(f"{key}/") for each in self.in_doubt)
 
+    def item_of(self, frame: Frame) -> tuple[Any, int] | None:
+        """Return the item that a frame's steps run for, and its number; None outside of `for_each`."""
+        while not frame.item:
+            if frame.parent is None or frame.path == frame.scope:
+                return None
+            frame = self.frames[frame.parent]
+        return frame.item[0], frame.number
+
     def has_changed(self, frame: Frame, step: StepState) -> bool:
         """Return whether a step has had a side effect, or may have."""
         key = _visit_name(frame, step.step_id, step.visit)
         return step.changes and (step.status == "success" or step.begun or key in self.in_doubt)
 
     def results_for(self, frame: Frame) -> dict[str, Mapping[str, Any]]:
-        """Return the outputs that a frame may refer to, by step id, without those of parallel branches."""
+        """Return the outputs that a frame may refer to, by step id.
+
+        Those of other branches and items are left out.
+        """
+        around = self._ancestors(frame)
+        own, through = {each.path for each in around}, {each.parent: each.step for each in around}
         seen: dict[str, Mapping[str, Any]] = {}
         for other in self.frames.values():
-            if other.scope == frame.scope and not self._are_parallel(other, frame):
+            outer = other
+            while outer.path not in own and outer.parent not in own:
+                outer = self.frames[outer.parent or ""]
+            is_seen = outer.path in own or (through.get(outer.parent) != outer.step and not outer.item)
+            if is_seen and other.scope == frame.scope:
                 seen |= {step.step_id: step.outputs for step in other.steps.values() if not step.begun}
         return seen
 
@@ -296,6 +317,7 @@ class FlowState:
         problem: str,
         following: NextStep,
         said: str = "",
+        told: str = "",
         maybe_done: bool = False,
     ) -> None:
         """Apply the result of a step and what follows it.
@@ -308,6 +330,7 @@ class FlowState:
             problem: why it failed.
             following: the next step.
             said: why it failed, for users.
+            told: text that the user is to read, of a `say` step.
             maybe_done: whether it may have been done although it has not succeeded.
         """
         frame = self.frames[path]
@@ -321,6 +344,8 @@ class FlowState:
         self.decisions.pop(key, None)
         step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
         step.begun = False
+        if told:
+            self.unread.append(told)
         waiting = frame.steps.get(frame.at)
         if step_id != frame.at and waiting is not None:  # the step to execute before the retry
             waiting.via = ""
@@ -343,6 +368,12 @@ class FlowState:
         """Add a pending question."""
         self.pending[pending.id] = pending
         self.answers.pop(pending.id, None)
+
+    def tell(self, text: str) -> str:
+        """Return a text for the user with the unread texts before it, which are read then."""
+        whole = "\n\n".join(filter(None, [*self.unread, text]))
+        self.unread.clear()
+        return whole
 
     def apply_decision(self, decision: ApprovalDecision) -> None:
         """Apply a decision."""
@@ -425,13 +456,6 @@ class FlowState:
         while (parent := found[0].parent) is not None:
             found.insert(0, self.frames[parent])
         return found
-
-    def _are_parallel(self, one: Frame, other: Frame) -> bool:
-        """Return whether two frames are in different branches of one step."""
-        for this, that in zip(self._ancestors(one), self._ancestors(other), strict=False):
-            if this is not that:
-                return this.step == that.step
-        return False
 
     def _forget(self, frame: Frame, step_id: str, *, keep: bool) -> None:
         """Drop the results of a step and of those that started after it.

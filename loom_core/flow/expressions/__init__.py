@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Condition,
         CriterionLike,
         IncomparableError,
+        all_hold,
         check_criterion,
         criterion_holds,
     )
@@ -44,6 +45,7 @@ __all__ = [
     "Missing",
     "MissingOutputError",
     "ResponseLike",
+    "all_hold",
     "check_criterion",
     "check_expression",
     "check_template",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import ge, gt, le, lt
@@ -32,7 +32,15 @@ from loom_core.tools.patterns import linear_search
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["Condition", "CriterionLike", "IncomparableError", "check_criterion", "criterion_holds", "equal"]
+__all__ = [
+    "Condition",
+    "CriterionLike",
+    "IncomparableError",
+    "all_hold",
+    "check_criterion",
+    "criterion_holds",
+    "equal",
+]
 
 
 _MAX_LENGTH = 4000
@@ -363,6 +371,25 @@ def criterion_holds(criterion: CriterionLike, values: ExpressionValues) -> bool:
     if search is None:
         raise _pattern_error(criterion.condition)
     return search(text_of(value))
+
+
+def all_hold(criteria: Iterable[CriterionLike], values: ExpressionValues, *, lenient: bool = False) -> bool:
+    """Return whether all criteria hold; see `criterion_holds`.
+
+    Args:
+        criteria: the criteria.
+        values: values of the run.
+        lenient: whether an order comparison of a missing value does not hold; otherwise it is an error.
+
+    Raises:
+        IncomparableError: an order comparison of values that are missing or of different types.
+    """
+    try:
+        return all(criterion_holds(each, values) for each in criteria)
+    except IncomparableError:
+        if lenient:
+            return False
+        raise
 
 
 def check_criterion(criterion: CriterionLike) -> None:

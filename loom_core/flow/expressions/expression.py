@@ -2,7 +2,7 @@
 
 The root is followed by keys in any script: `.key`, `["any key"]` and `[0]`, and at the end a JSON Pointer
 (RFC 6901) after `#`. Arazzo 1.1 has the roots `$inputs`, `$outputs`, `$steps`, `$response` and
-`$statusCode`; `$context` and `$message` are extensions.
+`$statusCode`; `$context`, `$message`, `$item` and `$index` are extensions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_LENGTH = 1000
 _MAX_DEPTH = 50
 _MAX_SIZE = 9  # digits of a list index
 
-ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message)(?![\w-])")
+ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message|item|index)(?![\w-])")
 """Pattern of an expression's beginning."""
 
 _KEY = re.compile(r"\.((?:\w|-(?=\w|-))+)")
@@ -53,7 +53,8 @@ class Expression:
 
     Attributes:
         source: the original text.
-        root: `inputs`, `outputs`, `steps`, `body`, `header`, `statusCode`, `context` or `message`.
+        root: `inputs`, `outputs`, `steps`, `body`, `header`, `statusCode`, `context`, `message`, `item`
+            or `index`.
         path: the keys and indexes after it, as texts; for `steps`, it starts with the step's id and the
             output's name, for `header` with its name.
     """
@@ -76,6 +77,10 @@ class Expression:
         match self.root:
             case "message":
                 return values.message
+            case "index":
+                return values.index
+            case "item":
+                return MISSING if values.item is MISSING else _look_up(values.item, self.path)
             case "steps":
                 step = values.steps.get(self.path[0])
                 return MISSING if step is None else _look_up(step, self.path[1:])
@@ -138,10 +143,10 @@ def parse_expression(text: str, start: int) -> tuple[Expression, int]:
         _fail(
             text,
             start,
-            "expected $inputs, $outputs, $steps, $response, $statusCode, $context or $message",
+            "expected $inputs, $outputs, $steps, $response, $statusCode, $context, $message, $item or $index",
         )
     name, at = root[1], root.end()
-    if name in {"statusCode", "message"}:
+    if name in {"statusCode", "message", "index"}:
         return Expression(text[start:at], name, ()), at
     if name == "response":
         part = _KEY.match(text, at)

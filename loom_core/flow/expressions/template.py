@@ -38,7 +38,9 @@ Piece: TypeAlias = str | Expression
 
 _MAX_LENGTH = 100_000
 _MAX_DEPTH = 100
-_BARE = re.compile(r"\$(?:(?:inputs|outputs|steps|response|context)(?:[.\[#]\S*)?|statusCode|message)")
+_BARE = re.compile(
+    r"\$(?:(?:inputs|outputs|steps|response|context|item)(?:[.\[#]\S*)?|statusCode|message|index)"
+)
 
 
 def fill(template: JsonValue, values: ExpressionValues) -> JsonValue:

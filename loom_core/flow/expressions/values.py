@@ -53,6 +53,8 @@ class ExpressionValues:
         response: the response to the step's request, if any: `$response.body#/id`, `$statusCode`.
         context: variables of the conversation: `$context.tenantId`.
         message: the user's message: `$message`.
+        item: the item that a step of `for_each` runs for: `$item#/id`.
+        index: its number, from 0: `$index`.
     """
 
     inputs: Mapping[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])
@@ -61,3 +63,5 @@ class ExpressionValues:
     response: ResponseLike | None = None
     context: Mapping[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])
     message: str = ""
+    item: JsonValue | Missing = MISSING
+    index: int | Missing = MISSING

@@ -124,6 +124,7 @@ class FlowRuntime:
             audit=overrides.audit,
             scheduler=scheduler,
             limits=overrides.limits,
+            llm=self.llm,
         )
         self.skill_agent = self.llm and SkillAgent(
             self.llm,

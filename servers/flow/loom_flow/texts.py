@@ -437,7 +437,7 @@ def pending_line(pending: Pending, wording: ToolTexts) -> str:
     template: str = getattr(wording, pending.kind)
     line = template.format(
         id=pending.id,
-        reason=escape_controls(pending.reason),
+        reason=escape_controls(" ".join(pending.reason.split())),
         arguments=f" {_json(pending.arguments)}" if pending.arguments else "",
         schema=_json(pending.schema),
     )
@@ -469,7 +469,7 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
                 status = wording.name_of(wording.step_statuses, str(it["status"]))
                 said = wording.ended.format(step=it["step_id"], status=status)
             case "approval_required":
-                said = wording.asks.format(reason=it["pending"]["reason"])
+                said = wording.asks.format(reason=" ".join(it["pending"]["reason"].split()))
             case "operator_message":
                 said = ": ".join(filter(None, (str(it["by"]), str(it["text"]))))
             case "tool_progress":

@@ -27,6 +27,20 @@ async def test_the_model_chooses_a_flow_with_what_the_user_has_said() -> None:
     assert request.output.schema["properties"]["action"]["enum"] == ["respond", "flow", "clarify"]
 
 
+async def test_a_step_asks_the_model_of_the_assistant_and_its_text_is_said_word_for_word() -> None:
+    steps = [
+        {"stepId": "kind", "llm": {"prompt": "Sort: {$message}", "choices": ["praise", "complaint"]}},
+        {"stepId": "thanks", "say": "谢谢您的{$steps.kind.outputs.result}！"},
+        {"stepId": "name", "ask": "请问您贵姓？"},
+    ]
+    flow = {"flow_id": "sort", "name": "反馈", "trigger_patterns": ["反馈"], "steps": steps}
+    llm = MockProvider(['{"choice": "praise"}'])
+    async with talking(flow, llm=llm) as talk:
+        assert (await talk("我要反馈：很好！")).text == "谢谢您的praise！\n\n请问您贵姓？"
+        assert (await talk("王")).status == "completed"
+    assert len(llm.calls) == 1
+
+
 async def test_what_the_model_makes_up_is_asked_for() -> None:
     llm = MockProvider([decides("flow", "leave", parameters={"days": 7, "reason": "感冒"})])
     async with talking(llm=llm) as talk:

@@ -49,6 +49,16 @@ async def test_messages_go_where_they_are_expected_to() -> None:
     assert (report.checked, report.left_out, report.failed) == (8, (), 0)
 
 
+async def test_steps_that_ask_a_model_are_answered_without_it() -> None:
+    asked = MockProvider([])  # any question to it would be an error
+    task = {"prompt": "{$message}", "choices": ["a", "b"]}
+    steps = [{"stepId": "kind", "llm": task}, {"stepId": "text", "llm": {"prompt": "?"}}]
+    flow = {"flow_id": "sort", "trigger_patterns": ["sort it"], "steps": steps}
+    line = {"message": "sort it", "expect": {"flow": "sort", "status": "completed"}}
+    report = await check_utterances(loaded_flows(flow), read_utterances(written([line])), llm=asked)
+    assert ([str(each) for each in report.differences], asked.calls) == ([], [])
+
+
 async def test_with_rules_alone_what_needs_a_decision_is_left_out_unless_the_file_says_what_follows() -> None:
     report = await check_utterances(
         loaded_flows(CONFIRMED, ORDER), read_utterances(written(LINES)), mode="rules"

@@ -70,6 +70,14 @@ def test_validate_counts_and_warns_of_what_this_machine_lacks(command, write, mo
     assert json.loads(command("validate", "--json")[1])["warnings"][0]["line"] == 1
 
 
+def test_validate_warns_of_steps_without_a_model(command, write):
+    write({"flow_id": "a", "steps": [{"stepId": "sort", "llm": {"prompt": "?"}}]})
+    assert "the step 'sort' needs a language model, and there is none" in command("validate")[2]
+    assert "Warning" not in command("validate", "--provider", "deepseek")[2]
+    write({"flow_id": "a", "steps": [{"stepId": "sort", "llm": {"prompt": "?"}}]}, model="deepseek")
+    assert "Warning" not in command("validate")[2]
+
+
 def test_a_file_that_is_not_utf_8_is_told_how_to_save_it(command, home):
     (home / "flow.json").write_bytes('{"flows": [{"flow_id": "请假"}]}'.encode("gbk"))
     assert "Save it as UTF-8." in command("validate")[1]
@@ -138,6 +146,23 @@ def test_a_dry_run_fills_in_what_is_known_and_shows_the_key_of_what_changes_some
     assert "    Idempotency-Key: [run]:submit" in out
     reading = out[out.index("- balance") : out.index("- sure" if "- sure" in out else "(confirm)")]
     assert "Idempotency-Key" not in reading
+
+
+def test_a_dry_run_shows_steps_of_every_kind(command, write):
+    put = {"stepId": "put", "operation": "PUT https://a.example/{$item#/id}"}
+    book = {"stepId": "book", "say": "Booked for {$inputs.text}: {$steps.sort.outputs.result}."}
+    each = {"stepId": "each", "for_each": {"in": ["{$inputs.text}"], "steps": [put]}}
+    sort = {"stepId": "sort", "llm": {"prompt": "Sort {$inputs.text}.", "choices": ["a", "b"]}}
+    case = {"when": "$steps.sort.outputs.result == 'a'", "steps": [each]}
+    route = {"stepId": "route", "switch": [case, {"steps": [book]}]}
+    write({**NOTE, "steps": [sort, route]})
+    code, out, _ = command("run", "note", "--dry-run", "text=海")
+    assert code == 0
+    assert "- sort (llm): Sort 海." in out
+    assert "- route (switch): each if $steps.sort.outputs.result == 'a'; book otherwise" in out
+    assert '- each (for_each): ["{$inputs.text}"]: put' in out
+    assert "- put (operation): PUT https://a.example/{$item#/id}" in out
+    assert "- book (say): Booked for 海: {$steps.sort.outputs.result}." in out
 
 
 def test_at_a_terminal_a_run_asks_each_question_once(command, write):

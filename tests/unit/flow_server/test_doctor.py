@@ -62,6 +62,11 @@ def test_what_nothing_begins_wants_a_model_and_hosts_may_be_refused(found, write
     }
 
 
+def test_a_step_that_asks_a_model_wants_one(found, write):
+    write({"flow_id": "a", "trigger_patterns": ["x"], "steps": [{"stepId": "m", "llm": {"prompt": "?"}}]})
+    assert "the step 'm' needs a language model" in found()["flows", "not-on-this-machine"].message
+
+
 def test_an_address_where_no_one_listens_is_told_and_one_where_someone_does_is_not(found, write):
     with socket.create_server(("127.0.0.1", 0)) as there:
         listened = there.getsockname()[1]

@@ -200,7 +200,9 @@ class _Workflow:
 
     def _step(self, step: StepConfig) -> dict[str, Any]:
         if step.kind not in {"operation", "workflow"}:
-            raise InvalidInputError(f"The step {step.step_id!r} is neither a request nor another flow.")
+            raise InvalidInputError(
+                f"The step {step.step_id!r} is neither a request nor another flow (kind {step.kind})."
+            )
         written: dict[str, Any] = {"stepId": step.step_id}
         if step.description:
             written["description"] = step.description

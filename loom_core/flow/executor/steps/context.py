@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.executor.definition import REQUEST_STEP
+from loom_core.flow.executor.definition import REQUEST_STEP, iter_steps
 from loom_core.flow.executor.state import Frame, StepStatus
-from loom_core.flow.expressions import ExpressionValues, evaluate
+from loom_core.flow.expressions import MISSING, ExpressionValues, evaluate
 from loom_core.flow.understanding.choices import with_titles
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class StepOutcome:
         outputs: outputs in addition to the configured ones.
         problem: why it failed.
         said: why it failed, for users; empty if they need not know.
+        told: text of a `say` step that users read.
         retry_after: seconds that a server asks to wait.
         maybe_done: whether it may have been done although it has not succeeded; always so if its outcome is
             unknown.
@@ -58,6 +59,7 @@ class StepOutcome:
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     problem: str = ""
     said: str = ""
+    told: str = ""
     retry_after: float | None = None
     maybe_done: bool = False
     final: bool = False
@@ -78,6 +80,10 @@ class StepOutcome:
             maybe_done=True,
             retry_after=None,
         )
+
+
+_RESULTS = ("result", "results", "answer")
+"""Outputs that are the result of a step."""
 
 
 class RunScope:
@@ -125,12 +131,15 @@ class RunScope:
         """
         state = self.record.state
         more = {} if outputs is None else {step_id: outputs}
+        item, index = state.item_of(frame) or (MISSING, MISSING)
         return ExpressionValues(
             inputs=state.inputs(frame),
             steps={**state.results_for(frame), **more},
             response=response,
             context=self._context,
             message=state.message,
+            item=item,
+            index=index,
         )
 
     def values_for_text(self, frame: Frame, values: ExpressionValues | None = None) -> ExpressionValues:
@@ -156,8 +165,16 @@ class RunScope:
         outputs = self.outputs_of(frame, self.values(frame))
         if outputs:
             return outputs, outputs
-        last = frame.last
-        return None if last is None else last.outputs.get("result", last.outputs.get("answer")), {}
+        return self.last_result(frame), {}
+
+    def last_result(self, frame: Frame) -> Any:  # noqa: ANN401 - JSON
+        """Return the result of the last step of a list; a `say` step has none, so it does not count."""
+        steps = iter_steps(self.parts.file.find_flow(frame.flow_id).steps)
+        texts = {step.step_id for step in steps if step.say}
+        done = [step for step in frame.steps.values() if step.step_id not in texts]
+        last = max(done, key=lambda step: step.place, default=None)
+        named = () if last is None else (last.outputs[name] for name in _RESULTS if name in last.outputs)
+        return next(iter(named), None)
 
     def failure_status(self, frame: Frame) -> StepStatus:
         """Return the status of the step that made a list of steps fail."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from loom_core.errors import InvalidInputError, LoomError, NetError, StoreError
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, NetError, StoreError
 from loom_core.flow.executor.definition import compute_digests, flow_steps, step_title
 from loom_core.flow.executor.failures import request_failure_message
 from loom_core.flow.executor.inputs import validate_inputs, with_defaults
 from loom_core.flow.executor.questions import DeclinedError
 from loom_core.flow.executor.state import Frame, StepStatus
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
+from loom_core.flow.executor.steps.llm import ask_model
 from loom_core.flow.executor.steps.outside import OutsideSteps
 from loom_core.flow.executor.steps.tool import ToolStep, ToolStepContext
-from loom_core.flow.expressions import ExpressionValues, fill, text_of
+from loom_core.flow.expressions import ExpressionValues, all_hold, evaluate, fill, text_of
 from loom_core.flow.http.request import is_lost
 from loom_core.flow.http.response import interpret_response
 from loom_core.flow.responses.phrases import Phrases
@@ -31,7 +32,13 @@ from loom_core.tools.interface import CallContext
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import EndpointConfig
-    from loom_core.flow.config.models_step import AskConfig, ConfirmConfig, StepConfig
+    from loom_core.flow.config.models_step import (
+        AskConfig,
+        ConfirmConfig,
+        ForEachConfig,
+        LLMConfig,
+        StepConfig,
+    )
     from loom_core.runs.human_broker import HumanBroker
     from loom_core.tools.permission.permissions import ToolIdentity
 
@@ -158,7 +165,7 @@ class StepRunner:
             return outcome
 
     async def _run_limited(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        timed = step.kind in {"tool", "workflow", "parallel"}
+        timed = step.kind in {"tool", "workflow", "llm", *_CONTAINERS}
         with self._scene.idling.limit_time(step.timeout_seconds if timed else None) as scope:
             try:
                 return await self._run_by_kind(frame, step)
@@ -188,11 +195,17 @@ class StepRunner:
                 return await self._run_tool(frame, step)
             case "workflow":
                 return await self._inner.run_workflow(frame, step)
-            case "parallel":
-                return await self._inner.run_parallel(frame, step)
+            case "parallel" | "switch" | "for_each":
+                return await self._inner.run_lists(frame, step)
             case "wait_for" | "handover":
                 return await self._outside.run(frame, step)
             case _:
+                if step.llm is not None:
+                    return await self._run_llm(frame, step, step.llm)
+                if step.say:
+                    text = text_of(fill(step.say, self._scene.values_for_text(frame)))
+                    self._scene.enter(frame, step, text)
+                    return StepOutcome(told=text)
                 if step.ask is not None:
                     return await self._person.ask(frame, step, step.ask)
                 if step.confirm:
@@ -323,6 +336,24 @@ class StepRunner:
             self._scene.enter(frame, step, step.tool)
         return outcome
 
+    async def _run_llm(self, frame: Frame, step: StepConfig, asked: LLMConfig) -> StepOutcome:
+        """Ask the model; the journaled result is not asked for again."""
+        llm, record = self._parts.llm, self._record
+        self._scene.enter(frame, step, "" if llm is None else f"{llm.name} {llm.model}".rstrip())
+        if llm is None:
+            raise ConfigError(
+                "The step needs a language model, and none is configured.",
+                advice="Name a `model` in the flow file, or start the server with --provider.",
+            )
+        await record.commit()
+        result = await ask_model(
+            llm,
+            asked,
+            self._scene.values(frame),
+            on_response=lambda response: record.record_usage(RunUsage(usage=response.usage)),
+        )
+        return StepOutcome(response=StepResponse(body=result), outputs={"result": result})
+
     def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
         """Return the question before a tool call: as the file words it, else one with the arguments."""
         if step.confirm:
@@ -341,6 +372,11 @@ def _payload_for_user(endpoint: EndpointConfig, values: ExpressionValues) -> dic
     told = {"query": fill(endpoint.query, values), "body": fill(endpoint.body, values)}
     return {name: value for name, value in told.items() if value is not None}
 
+
+_CONTAINERS = frozenset({"parallel", "switch", "for_each"})
+"""Kinds of steps that have lists of steps inside them."""
+
+_SHOWN = 5  # reasons of failed lists of steps
 
 _WORST: tuple[StepStatus, ...] = ("unknown", "failure", "declined", "running", "success")
 
@@ -403,56 +439,118 @@ class NestedSteps:
             )
         return StepOutcome(response=StepResponse(body=result), outputs={**outputs, "result": result})
 
-    async def run_parallel(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Run branches concurrently; a failed one does not cancel the others."""
-        state = self._scene.record.state
+    async def run_lists(self, frame: Frame, step: StepConfig) -> StepOutcome:
+        """Run the lists of steps inside a step; a failed one does not cancel the others."""
         self._scene.enter(frame, step, "")
-        inside = state.frames_inside(frame.path, step.step_id)
-        if not inside:
-            key = state.key_of(frame, step.step_id)
-            for number, branch in enumerate(step.parallel):
-                inner = Frame(
-                    path=f"{frame.path}{step.step_id}/{number}/",
-                    parent=frame.path,
-                    step=step.step_id,
-                    key=f"{key}/{number}/",
-                    flow_id=frame.flow_id,
-                    scope=frame.scope,
-                    inputs={},
-                    digests=compute_digests(branch),
-                    at=branch[0].step_id if branch else "",
-                    ended="" if branch else "success",
-                )
-                self._scene.record.record_branch_start(inner, number)
-                inside.append(inner)
-        await self._run_concurrently([inner for inner in inside if not inner.ended])
+        inside, each = self._frames(frame, step), step.for_each
+        at_once = each.parallel if each is not None else len(inside)
+        await self._run_concurrently([inner for inner in inside if not inner.ended], at_once)
         failed = [inner for inner in inside if inner.ended == "failure"]
+        outputs = self._outputs(step, inside)
         if not failed:
-            return StepOutcome()
+            return StepOutcome(outputs=outputs)
         kinds: set[StepStatus] = {self._scene.failure_status(inner) for inner in failed}
         status: StepStatus = next(kind for kind in _WORST if kind in kinds)
-        problem = " ".join(self._scene.problem_of(inner) for inner in failed)
-        said = self._scene.wording.space.join(
-            dict.fromkeys(self._scene.message_of(inner) for inner in failed)
+        problems = [self._scene.problem_of(inner) for inner in failed]
+        messages = [self._scene.message_of(inner) for inner in failed]
+        if each is not None:
+            count = {"failed": len(failed), "all": len(inside)}
+            problems.insert(0, "{failed} of {all} items have failed.".format(**count))
+            messages.insert(0, self._scene.wording.items_failed.format(**count))
+        return StepOutcome(
+            status=status,
+            outputs=outputs,
+            problem=" ".join(list(dict.fromkeys(problems))[:_SHOWN]),
+            said=self._scene.wording.space.join(list(dict.fromkeys(messages))[:_SHOWN]),
+            final=status == "unknown",
         )
-        return StepOutcome(status=status, problem=problem, said=said, final=status == "unknown")
 
-    async def _run_concurrently(self, frames: list[Frame]) -> None:
-        left = len(frames)
+    def _outputs(self, step: StepConfig, inside: Sequence[Frame]) -> dict[str, Any]:
+        """Return the outputs of a step with lists of steps inside it."""
+        results = [
+            self._scene.last_result(inner) if inner.ended == "success" else None
+            for inner in (inside if step.switch or step.for_each else ())
+        ]
+        if step.for_each is not None:
+            return {"results": results}
+        return {"result": results[0] if results else None} if step.switch else {}
 
-        async def branch(frame: Frame) -> None:
+    def _frames(self, frame: Frame, step: StepConfig) -> list[Frame]:
+        """Return the frames of the lists to run inside a step.
+
+        Raises:
+            InvalidInputError: `for_each` has no list, or one with too many items.
+        """
+        if step.switch:
+            return [self._frame(frame, step, number) for number in self._case(frame, step)]
+        if step.for_each is not None:
+            items = enumerate(self._items(frame, step.for_each))
+            return [self._frame(frame, step, number, [item]) for number, item in items]
+        return [self._frame(frame, step, number) for number in range(len(step.parallel))]
+
+    def _items(self, frame: Frame, each: ForEachConfig) -> Sequence[Any]:
+        """Return the items of `for_each`."""
+        values = self._scene.values(frame)
+        items = evaluate(each.in_, values) if isinstance(each.in_, str) else fill(each.in_, values)
+        if not isinstance(items, list):
+            raise InvalidInputError(f"{each.in_} is not a list, so it has no items.")
+        if len(items) > each.limit:
+            raise InvalidInputError(
+                f"There are {len(items)} items, more than the limit of {each.limit}: nothing was done.",
+                advice="Pass fewer items, or set a higher `limit`.",
+            )
+        return items
+
+    def _case(self, frame: Frame, step: StepConfig) -> Sequence[int]:
+        """Return the number of the case of `switch` to run, as one or none; a case that has started stays."""
+        if inside := self._scene.record.state.frames_inside(frame.path, step.step_id):
+            return [inner.number for inner in inside]
+        values = self._scene.values(frame)
+        for number, case in enumerate(step.switch):
+            if all_hold(case.when or (), values):
+                return [number]
+        return []
+
+    def _frame(self, frame: Frame, step: StepConfig, number: int, item: Sequence[Any] = ()) -> Frame:
+        """Return the frame of a list of steps inside a step, and record its start if it has not started."""
+        state, path = self._scene.record.state, f"{frame.path}{step.step_id}/{number}/"
+        if path not in state.frames:
+            steps = step.inner_steps(number)
+            inner = Frame(
+                path=path,
+                parent=frame.path,
+                step=step.step_id,
+                key=f"{state.key_of(frame, step.step_id)}/{number}/",
+                flow_id=frame.flow_id,
+                scope=frame.scope,
+                inputs={},
+                digests=compute_digests(steps),
+                at=steps[0].step_id,
+                item=list(item),
+            )
+            self._scene.record.record_branch_start(inner)
+        return state.frames[path]
+
+    async def _run_concurrently(self, frames: Sequence[Frame], at_once: int) -> None:
+        """Run lists of steps, so many of them at a time."""
+        waiting, left = iter(frames), min(len(frames), at_once)
+
+        async def work() -> None:
             nonlocal left
-            await self._run_frame(frame)
-            self._scene.record.record_branch_end(frame)
+            for frame in waiting:
+                await self._run_frame(frame)
+                self._scene.record.record_branch_end(frame)
             left -= 1
-            if left:
+            if left > 0:
                 self._scene.idling.remove_task()
 
-        if frames:
-            self._scene.idling.add_tasks(left)
-            async with anyio.create_task_group() as group:
-                for frame in frames:
-                    group.start_soon(branch, frame)
+        if left <= 1:  # what it raises, such as that the flow was rewound, is in no group
+            await work()
+            return
+        self._scene.idling.add_tasks(left)
+        async with anyio.create_task_group() as group:
+            for _ in range(left):
+                group.start_soon(work)
 
     def _depth(self, frame: Frame) -> int:
         depth = 1

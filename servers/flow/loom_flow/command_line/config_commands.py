@@ -64,7 +64,7 @@ def _init(args: argparse.Namespace, settings: Settings) -> int:
 def _validate(args: argparse.Namespace, settings: Settings) -> int:
     problems = flow_file_problems(settings.config)
     file = None if problems else read_flow_file(settings.config).file
-    warnings = [] if problems else flow_file_warnings(settings.config)
+    warnings = [] if problems else flow_file_warnings(settings.config, has_model=bool(settings.provider))
     if args.json:
         told = {
             "problems": [asdict(replace(each, advice=each.advice or _CORRECT)) for each in problems],

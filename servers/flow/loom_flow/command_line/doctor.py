@@ -74,7 +74,8 @@ def _flows(settings: Settings) -> HealthSection:
     flows = [flow for flow in file.flows if flow.enabled]
     facts["flows"] = [flow.flow_id for flow in flows]
     findings = [
-        warning("not-on-this-machine", each.text, each.advice) for each in flow_file_warnings(settings.config)
+        warning("not-on-this-machine", each.text, each.advice)
+        for each in flow_file_warnings(settings.config, has_model=bool(settings.provider))
     ]
     model = choose_model(file, settings) if settings.provider else file.model
     for flow in flows:

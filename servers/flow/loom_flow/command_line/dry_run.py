@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
+from loom_core.flow.executor.definition import iter_steps
 from loom_core.flow.executor.inputs import check_known, missing_inputs, validate_inputs, with_defaults
 from loom_core.flow.expressions import ExpressionValues, text_of
 from loom_core.flow.expressions.template import pieces_of
@@ -16,10 +17,8 @@ from loom_core.flow.http import EndpointCaller
 from loom_core.knowledge.text.control_characters import escape_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from loom_core.flow.config import EndpointConfig, FlowFile, StepConfig
-    from loom_core.flow.config.models_step import Action, WaitConfig
+    from loom_core.flow.config.models_step import Action, CaseConfig, WaitConfig
 
 __all__ = ["DryRun", "DryStep", "dry_run", "dry_run_text"]
 
@@ -31,8 +30,8 @@ class DryStep(BaseModel):
     kind: str = Field(description="`operation`, or another kind of step; `none` only decides.")
     what: str = Field(
         description=(
-            "The request, the tool, the flow, the question, or what follows when; outputs of earlier steps "
-            "stay placeholders."
+            "The request, the tool, the flow, the text, the task, the question, or what follows when; "
+            "outputs of earlier steps stay placeholders."
         )
     )
     headers: dict[str, str] = Field(description="Of a request, with `[secret]` for secrets.")
@@ -86,7 +85,7 @@ async def dry_run(
     async with EndpointCaller(file) as caller:
         if not flow.steps:
             steps.append(_request("request", file.endpoint_of(flow), values, caller, problems))
-        for step in _iter_steps(flow.steps):
+        for step in iter_steps(flow.steps):
             if step.operation is not None:
                 steps.append(_request(step.step_id, step.request(), values, caller, problems))
             else:
@@ -119,13 +118,6 @@ def dry_run_text(result: DryRun) -> str:
     return "\n".join([*lines, *(f"Problem: {each}" for each in result.problems)])
 
 
-def _iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
-    for step in steps:
-        yield step
-        for branch in step.parallel:
-            yield from _iter_steps(branch)
-
-
 def _request(
     step_id: str,
     endpoint: EndpointConfig,
@@ -145,7 +137,8 @@ def _request(
         return DryStep(
             step_id=step_id, kind="operation", what=what, headers={}, body=body, depends=error.message
         )
-    depends = "it may need the output of an earlier step" if "$steps" in endpoint.model_dump_json() else ""
+    needs = any(each in endpoint.model_dump_json() for each in ("$steps", "$item", "$index"))
+    depends = "it may need the output of an earlier step, or an item" if needs else ""
     return DryStep(
         step_id=step_id,
         kind="operation",
@@ -168,6 +161,10 @@ def _other(step: StepConfig, values: ExpressionValues) -> DryStep:
     what = {
         "tool": step.tool,
         "workflow": step.workflow_id,
+        "switch": "; ".join(map(_describe_case, step.switch)),
+        "for_each": f"{_json(step.for_each.in_)}: {step.for_each.steps[0].step_id}" if step.for_each else "",
+        "llm": _fill_known(step.llm.prompt, values) if step.llm else "",
+        "say": _fill_known(step.say, values),
         "ask": _fill_known(step.ask.question, values) if step.ask else "",
         "confirm": _fill_known(step.confirm.question, values) if step.confirm else "",
         "wait_for": _describe_wait(step.wait_for, values) if step.wait_for else "",
@@ -197,6 +194,12 @@ def _describe_action(action: Action) -> str:
     """Describe an action and its criteria in a line."""
     conditions = " and ".join(each.condition for each in action.criteria)
     return f"{action.type} {action.step_id}".rstrip() + (f" if {conditions}" if conditions else "")
+
+
+def _describe_case(case: CaseConfig) -> str:
+    """Describe a case and its criteria in a line."""
+    conditions = " and ".join(each.condition for each in case.when or ())
+    return f"{case.steps[0].step_id} {f'if {conditions}' if conditions else 'otherwise'}"
 
 
 def _json(value: object) -> str:

@@ -286,6 +286,20 @@ PATIENT = """
 """
 
 
+def test_a_flow_with_another_kind_of_step_is_left_out_with_its_kind():
+    kinds = {
+        "say": "Hello!",
+        "llm": {"prompt": "?"},
+        "switch": [{"steps": [{"stepId": "b", "operation": "GET /b"}]}],
+        "for_each": {"in": [1], "steps": [{"stepId": "b", "operation": "GET /b"}]},
+    }
+    flows = [{"flow_id": kind, "steps": [{"stepId": "a", kind: what}]} for kind, what in kinds.items()]
+    made = export_arazzo(parse_flow_file(json.dumps({"flow_url": "https://a.example", "flows": flows})))
+    assert made.left_out == tuple(
+        f"{kind}: The step 'a' is neither a request nor another flow (kind {kind})." for kind in kinds
+    )
+
+
 def test_flows_become_a_document_that_others_can_read():
     made = export_arazzo(parse_flow_file(FLOWS))
     leave, tell = made.document["workflows"]

@@ -25,6 +25,7 @@ _FLOW: dict[str, Any] = {
             "stepId": "sure",
             "confirm": "从{$steps.which.outputs.answer}起？ / From {$steps.which.outputs.answer}?",
         },
+        {"stepId": "route", "switch": [{"steps": [{"stepId": "hello", "say": "您好！ / Hello!"}]}]},
         {
             "stepId": "both",
             "parallel": [
@@ -77,10 +78,10 @@ async def test_each_conversation_is_told_in_its_language() -> None:
         assert (await talk("我要请假")).text == "请假还需要：天数。"
         assert (await talk("三天")).text == "哪天起？"
         assert (await talk("周一")).text.splitlines() == ["从周一起？", "天数：3"]
-        assert (await talk("好的")).text == "已提交 3 天"
+        assert (await talk("好的")).text == "您好！\n\n已提交 3 天"
         assert (await talk("你好")).text == "您好。我可以帮您办理：请假。"
     async with talking(_FLOW) as talk:
         assert (await talk("I want to take leave")).text == "Leave needs: days."
         assert (await talk("3 days")).text == "From which day?"
         assert (await talk("Monday")).text.splitlines() == ["From Monday?", "days: 3"]
-        assert (await talk("yes")).text == "Submitted: 3"
+        assert (await talk("yes")).text == "Hello!\n\nSubmitted: 3"

@@ -43,6 +43,7 @@ def test_every_way_through_the_steps_is_drawn():
                 "onFailure": [{"type": "retry", "retryLimit": 3, "criteria": ["$statusCode == 503"]}],
             },
             {"stepId": "e", "successCriteria": ["$message != ''"], "onSuccess": [{"type": "end"}]},
+            {"stepId": "f", "say": "好的。"},
         ]
     )
     lines = [line.strip() for line in drawn.splitlines()]
@@ -52,11 +53,27 @@ def test_every_way_through_the_steps_is_drawn():
     assert "n2 --> n3" in lines
     assert "n2 -->|\"$message == 'x'\"| finish" in lines
     assert 'subgraph sn3["p"]' in lines
-    assert {"n3 --> n8", "n3 --> n9", "n8 --> n7", "n9 --> n7", "n7 --> n4"} <= set(lines)
+    assert {"n3 --> n9", "n3 --> n10", "n9 --> n8", "n10 --> n8", "n8 --> n4"} <= set(lines)
     assert "n4 -.->|no| finish" in lines
     assert 'n5 -.->|"retry ×3 $statusCode == 503"| n5' in lines
     assert 'n6{{"e"}}' in lines
     assert lines.count("n6 --> finish") == 1
+    assert 'n7("f: 好的。")' in lines
+
+
+def test_cases_and_items_are_drawn_with_what_decides_them():
+    one = {"stepId": "a", "tool": "s:t"}
+    cases = [{"when": "$message == 'x'", "steps": [one]}, {"steps": [{**one, "stepId": "b"}]}]
+    lines = [line.strip() for line in _drawn(steps=[{"stepId": "p", "switch": cases}]).splitlines()]
+    assert {"n1 -->|\"$message == 'x'\"| n3", 'n1 -->|"else"| n4', "n3 --> n2", "n2 --> finish"} <= {*lines}
+    lines = [line.strip() for line in _drawn(steps=[{"stepId": "p", "switch": cases[:1]}]).splitlines()]
+    assert 'n1 -->|"else"| n2' in lines
+    each = {"stepId": "p", "for_each": {"in": "$context.ids", "steps": [one]}}
+    assert 'n1 -->|"each $context.ids"| n3' in _drawn(steps=[each])
+
+
+def test_a_task_of_a_model_is_drawn() -> None:
+    assert 'n1[\\"a: Sort it."\\]' in _drawn(steps=[{"stepId": "a", "llm": {"prompt": "Sort it."}}])
 
 
 def test_a_text_cannot_end_its_quotation_or_bring_marks_of_its_own():

@@ -36,3 +36,8 @@ def test_branches_follow_what_stands_before_them_and_not_each_other():
         "z": "ap",
         "c": "apxyz",
     }
+
+
+def test_cases_follow_what_stands_before_them_and_not_each_other():
+    route = {"stepId": "p", "switch": [{"when": "$message", "steps": [step("x")]}, {"steps": [step("z")]}]}
+    assert before(step("a"), route, step("c")) == {"a": "", "p": "a", "x": "ap", "z": "ap", "c": "apxz"}

@@ -29,6 +29,10 @@ def steps(*written, **keys):
 STEP = {"stepId": "a", "operation": "GET /a"}
 
 
+def each(items, inner=(STEP,), **more):
+    return {"stepId": "e", "for_each": {"in": items, "steps": list(inner), **more}}
+
+
 def test_a_place_is_line_and_column():
     text = (
         '{\n  "flow_url": "https://api.example",\n  "flows": [\n    {"flow_id": "f", "respnse": ""}\n  ]\n}'
@@ -107,6 +111,87 @@ def test_a_place_is_line_and_column():
         (
             steps({"stepId": "p", "parallel": [[STEP], [{"stepId": "b", "ask": "wie?"}]]}),
             "the user cannot be asked in parallel with other steps",
+        ),
+        # cases
+        (steps({"stepId": "p", "switch": [{"steps": []}]}), "switch[0].steps"),
+        (steps({"stepId": "p", "switch": [{"when": [], "steps": [STEP]}]}), "switch[0].when"),
+        (
+            steps({"stepId": "p", "switch": [{"steps": [STEP]}, {"steps": [{**STEP, "stepId": "b"}]}]}),
+            "flow 'f': a case without `when` is the default, and must be the last one",
+        ),
+        (
+            steps({"stepId": "p", "switch": [{"when": "$inputs.天 > 1", "steps": [STEP]}]}),
+            "no schema defines the input '天'. Did you mean '天数'?",
+        ),
+        (
+            steps({"stepId": "p", "switch": [{"when": "$inputs.天数 >", "steps": [STEP]}]}),
+            "switch[0].when[0].condition: ",
+        ),
+        (
+            steps(
+                {
+                    "stepId": "p",
+                    "switch": [
+                        {"when": "$inputs.天数", "steps": [STEP]},
+                        {
+                            "steps": [
+                                {**STEP, "stepId": "b", "parameters": {"q": "{$steps.a.outputs.result}"}}
+                            ]
+                        },
+                    ],
+                }
+            ),
+            "the step 'a' does not come before this one",
+        ),
+        (steps(STEP, {"stepId": "p", "switch": [{"steps": [STEP]}]}), "another step 'a' in this flow"),
+        # models
+        (steps({"stepId": "m", "llm": {"prompt": "{$inputs.天}"}}), "defines the input '天'. Did you mean"),
+        (steps({"stepId": "m", "llm": {"prompt": "?", "choices": ["a"]}}), "two or more, all different"),
+        (steps({"stepId": "m", "llm": {"prompt": "?", "choices": ["a", "a"]}}), "all different"),
+        (
+            steps({"stepId": "m", "llm": {"prompt": "?", "schema": {"type": "array"}}}),
+            "flow 'f': the schema is of type 'array', not object",
+        ),
+        (
+            steps(
+                {"stepId": "m", "llm": {"prompt": "?", "schema": {"type": "object"}, "choices": ["a", "b"]}}
+            ),
+            "there is a schema already. Keep one of them",
+        ),
+        # items
+        (steps(each("$inputs.id", [])), "for_each.steps"),
+        (steps(each("items")), "for_each.in: expected $inputs"),
+        (steps(each(["{$steps.b.outputs.result}"])), "there is no step 'b'"),
+        (steps(each("$item")), "$item exists only in the steps of `for_each`"),
+        (steps({**STEP, "parameters": {"q": "{$index}"}}), "$index exists only in the steps of `for_each`"),
+        (steps(each("$inputs.id", limit=1001)), "limit"),
+        (steps(each("$inputs.id"), {**STEP}), "another step 'a' in this flow"),
+        (
+            steps(
+                each("$inputs.id"), {**STEP, "stepId": "b", "parameters": {"q": "{$steps.a.outputs.result}"}}
+            ),
+            "the step 'a' runs once for each item of 'e'. Its results are in $steps.e.outputs.results",
+        ),
+        (
+            steps(each("$inputs.id"), outputs={"q": "$steps.a.outputs.result"}),
+            "the step 'a' runs once for each item of 'e'",
+        ),
+        (
+            steps(each("$inputs.id", [{"stepId": "a", "ask": "?"}], parallel=2)),
+            "the user cannot be asked in parallel with other steps",
+        ),
+        (
+            steps(each("$inputs.id", [{"stepId": "a", "ask": {"question": "?", "into": "id"}}])),
+            "the answer about an item cannot become an input of the flow",
+        ),
+        (
+            steps(
+                {
+                    "stepId": "p",
+                    "switch": [{"steps": [{**STEP, "onSuccess": [{"type": "end", "response": "x"}]}]}],
+                }
+            ),
+            "reads a response at the end of the flow only",
         ),
         (
             steps(

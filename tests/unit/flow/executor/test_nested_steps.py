@@ -11,6 +11,9 @@ from starlette.requests import Request
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor, FlowLimits
+from loom_core.flow.executor.definition import compute_digests
+from loom_core.flow.executor.recorder import FlowRecorder
+from loom_core.flow.executor.state import Frame
 from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.tools.function_tool import tool
@@ -132,6 +135,31 @@ async def test_an_action_retries_only_what_has_failed_in_a_step_of_branches(api:
     run = await flows([{"flow_id": "trip", "steps": steps}]).execute("trip")
     assert run.status == "completed", run.problem
     assert api.counts == {"/hotel": 1, "/train": 2, "/seat": 1}
+
+
+async def test_a_crash_between_the_starts_of_two_branches_loses_none(
+    api: Api, flows: Flows, journal: Journal
+) -> None:
+    steps = [{"stepId": "both", "parallel": [[_post("hotel")], [_post("train")]]}]
+    executor = flows([{"flow_id": "trip", "steps": steps}])
+    run = await journal.create(executor.build_request("trip"))
+    log = await journal.claim(run.id)
+    assert log is not None
+    both = executor.parts.file.find_flow("trip").steps
+    shared: dict[str, Any] = {"flow_id": "trip", "scope": "", "inputs": {}}
+    async with log:
+        record = FlowRecorder(log)
+        digests = compute_digests(both)
+        root = Frame(path="", parent=None, step="", key="", digests=digests, at="both", **shared)
+        record.record_flow_start(root, name="trip", message="", config=executor.parts.version)
+        record.record_step_start(root, "both", "")
+        digests = compute_digests(both[0].parallel[0])
+        where: dict[str, Any] = {"path": "both/0/", "parent": "", "step": "both", "key": "both/0/"}
+        record.record_branch_start(Frame(digests=digests, at="hotel", **where, **shared))
+        await record.commit()
+    run = await executor.resume(run.id)
+    assert run.status == "completed", run.problem
+    assert api.counts == {"/hotel": 1, "/train": 1}
 
 
 PAY: dict[str, Any] = {
