@@ -149,8 +149,8 @@ class Pending:
         arguments_schema: JSON Schema of the tool's arguments, for editing them; empty if unknown, and in
             events.
         reason: why the run asks, in a sentence, for people.
-        remark: the end of `reason` that says what was wrong with the previous answer; left out if the
-            question is only repeated.
+        remark: the end or the beginning of `reason` that says why it asks again, such as what was wrong with
+            the previous answer; left out if the question is only repeated.
         for_run: whether the tool can be approved for the rest of the run; some tools need each call approved.
         of_tool: whether only the tool needs approval, as the rules allow the call: an approval covers all
             its calls, until the tool's description changes.

@@ -177,6 +177,14 @@ async def test_the_parts_of_the_flow_server_work_in_a_program(monkeypatch, capsy
     assert "每年有 12 天年假。" in conversation
 
 
+async def test_a_flow_offers_the_times_of_an_api_again_after_a_conflict(capsys):
+    example = _example("flow_slots")
+    await example.main(example.MESSAGES)
+    said = capsys.readouterr().out
+    assert "That time has just been taken. Which time would you like?\n1. 9:30\n2. 11:00\n3. 16:30\n" in said
+    assert said.endswith("> the second one\nBooked: 11:00.\n")
+
+
 async def test_the_first_agent_counts_words(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)

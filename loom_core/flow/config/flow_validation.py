@@ -37,7 +37,7 @@ from loom_core.tools.schemas.form import schema_problem
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.config.models_step import LLMConfig, StepConfig
+    from loom_core.flow.config.models_step import AskConfig, LLMConfig, StepConfig
     from loom_core.flow.config.step_validation import PlacedStep
     from loom_core.llm.config import ProviderConfig
 
@@ -262,6 +262,7 @@ DESCRIBE_TOOL = "Describe it in `system_tools`, or name a tool of an MCP server 
 _PATTERNS = "It is a regular expression; a literal special character needs a backslash before it: \\(."
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _ANSWER = "answer"
+_LABEL = "label"
 _ANSWERS = frozenset({"body", "header", "statusCode"})
 _RESULT = "result"
 _OPERATOR = "operator"
@@ -407,7 +408,12 @@ def _inputs(flow: FlowConfig, placed: Sequence[PlacedStep]) -> Collection[str] |
     if names is None:
         return None
     asked = (each.step.ask for each in placed if each.step.ask is not None)
-    return names | {ask.into for ask in asked if ask.into and ask.answer is not None}
+    return names | {ask.into for ask in asked if ask.into and _has_own_schema(ask)}
+
+
+def _has_own_schema(ask: AskConfig) -> bool:
+    """Return whether a question says itself what its answer may be."""
+    return ask.answer is not None or ask.options is not None
 
 
 def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> dict[str, Collection[str]]:
@@ -415,6 +421,8 @@ def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> d
     for each in placed:
         step = each.step
         own = {_ANSWER} if step.kind in {"ask", "confirm"} else set[str]()
+        if step.ask is not None and step.ask.options is not None:
+            own.add(_LABEL)
         has_result = step.kind in {"operation", "tool", "workflow", "switch", "llm"}
         if has_result or (step.wait_for and step.wait_for.event):
             own = {_RESULT}
@@ -483,12 +491,14 @@ def _llm_problems(llm: LLMConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
 def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
     """Yield answers stored in an input that has no schema."""
     ask = placed.step.ask
-    if ask is None or not ask.into or ask.answer is not None or inputs is None or ask.into in inputs:
+    if ask is None or not ask.into or _has_own_schema(ask) or inputs is None or ask.into in inputs:
         return
     yield ConfigProblem(
         (*placed.path, "ask", "into"),
         f"no schema defines the input {ask.into[:80]!r}, which takes the answer.",
-        missing_message(ask.into, inputs, none="Name it in `input_schema`, or give the question a `schema`."),
+        missing_message(
+            ask.into, inputs, none="Name it in `input_schema`, or give the question `schema` or `options`."
+        ),
     )
 
 

@@ -65,8 +65,9 @@ def _localize_step(step: StepConfig, language: Language) -> StepConfig:
     }
     if step.ask is not None:
         schema = None if step.ask.answer is None else _localize_schema(step.ask.answer, language)
+        options = step.ask.options and _replace_changed(step.ask.options, language, "none")
         asked = _replace_changed(step.ask, language, "question")
-        update["ask"] = asked.model_copy(update={"answer": schema})
+        update["ask"] = asked.model_copy(update={"answer": schema, "options": options})
     if step.confirm:
         update["confirm"] = _replace_changed(step.confirm, language, "question")
     if step.wait_for is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from loom_core.config_file import ConfigPath
 from loom_core.flow.config.models_endpoint import (
@@ -19,6 +19,7 @@ from loom_core.flow.config.models_endpoint import (
     WrittenCriterion,
     WrittenEndpoint,
 )
+from loom_core.flow.expressions.expression import parse_pointer
 
 __all__ = [
     "Action",
@@ -28,6 +29,7 @@ __all__ = [
     "ForEachConfig",
     "HandoverConfig",
     "LLMConfig",
+    "OptionsConfig",
     "Parameter",
     "RequestBody",
     "StepConfig",
@@ -105,6 +107,40 @@ class Action(ConfigSection):
     )
 
 
+def _check_pointer(written: str) -> str:
+    try:
+        parse_pointer(written)
+    except ValueError as error:
+        raise ValueError(f"{written[:80]!r} is not {error}") from None
+    return written
+
+
+_Pointer = Annotated[str, AfterValidator(_check_pointer)]
+
+
+class OptionsConfig(ConfigSection):
+    """Choices of a question from a list, such as an API's answer. Only one of them is an answer."""
+
+    from_: str = Field(
+        alias="from",
+        min_length=1,
+        description="An expression that gives the list, such as `$steps.slots.outputs.times`.",
+    )
+    value: _Pointer = Field(
+        default="",
+        description="JSON Pointer in an item to its value for the API, such as `/id`; by default the item.",
+    )
+    label: _Pointer = Field(
+        default="",
+        description="JSON Pointer in an item to the text that users read, such as `/text`; by default the "
+        "value, dates in words.",
+    )
+    none: str = Field(
+        default="",
+        description="What the user reads if the list is empty, a template; the step has failed then.",
+    )
+
+
 class AskConfig(ConfigSection):
     """A question to the user that the run waits for; a text is the question."""
 
@@ -114,6 +150,10 @@ class AskConfig(ConfigSection):
         alias="schema",
         description="JSON Schema of the answer, which is one value; by default that of the input `into`, "
         "else a text.",
+    )
+    options: OptionsConfig | None = Field(
+        default=None,
+        description="Choices from a list, such as an API's answer; the output `label` is what the user read.",
     )
     into: str = Field(
         default="", description="The input that the answer becomes; it is the output `answer` in any case."

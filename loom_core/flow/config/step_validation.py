@@ -100,6 +100,10 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         step.success_criteria or step.on_success or step.on_failure or step.outputs
     ):
         yield ConfigProblem(path, "the step does nothing.", f"Give it one of {', '.join(_KINDS)}.")
+    if step.ask is not None and step.ask.options is not None and step.ask.answer is not None:
+        yield ConfigProblem(
+            (*path, "ask", "schema"), "the choices are the schema of the answer.", "Leave `schema` out."
+        )
     asks = "ask" if step.ask is not None else "confirm" if step.confirm else ""
     if placed.is_concurrent and asks:
         yield ConfigProblem(
@@ -232,6 +236,9 @@ def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
     for section, names in _TEMPLATES.items():
         if written := getattr(step, section):
             yield from (TemplateText((*path, section, name), getattr(written, name)) for name in names)
+    if step.ask is not None and (options := step.ask.options) is not None:
+        yield TemplateText((*path, "ask", "options", "from"), options.from_, "expression")
+        yield TemplateText((*path, "ask", "options", "none"), options.none)
     yield from criteria_texts(step.success_criteria, (*path, "successCriteria"))
     for key, actions in (("onSuccess", step.on_success), ("onFailure", step.on_failure)):
         for index, action in enumerate(actions):

@@ -28,6 +28,7 @@ __all__ = [
     "uses_input",
     "validate_inputs",
     "with_defaults",
+    "with_properties",
 ]
 
 _IN_PARTS = (
@@ -152,6 +153,23 @@ def uses_input(step: StepConfig, name: str) -> bool:
         re.search(rf"\$inputs(?![.\[\w])|\$inputs\.{quoted}(?!\w)|\$inputs\[\\?[\"']{quoted}", text)
         is not None
     )
+
+
+def with_properties(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of inputs with some replaced or added, which keep their titles.
+
+    Args:
+        schema: of an object.
+        more: schemas by name.
+    """
+    if not more:
+        return schema
+    known = _properties(schema)
+    parts: dict[str, Any] = {}
+    for name, part in more.items():
+        title = _properties({"properties": known.get(name)}).get("title")
+        parts[name] = part if title is None else {"title": title, **part}
+    return {**schema, "properties": {**known, **parts}}
 
 
 def check_known(flow: FlowConfig, names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.flow.responses.phrases import Phrases
+from loom_core.flow.responses.phrases import Phrases, format_value
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.slots import RejectedValue, Schema, fits
 
@@ -58,6 +58,9 @@ class FlowMessages:
         handed_over: the conversation goes to an operator.
         no_operator: no operator took it in time.
         not_agreed: the operator returned it without a result.
+        several: an answer fits several of them.
+        more: after a list of choices, how many it leaves out.
+        no_choices: there is nothing to choose from.
     """
 
     language: Language = "en"
@@ -105,6 +108,9 @@ class FlowMessages:
     handed_over: str = "I am passing you to a colleague. Please wait a moment; you can already write to them."
     no_operator: str = "None of my colleagues is free at the moment."
     not_agreed: str = "My colleague could not settle it."
+    several: str = "Several fit."
+    more: str = "… and {count} more: say a day, a name or another word of them to see fewer."
+    no_choices: str = "There is nothing to choose from at the moment."
 
     def part_of(self, text: str) -> str:
         """Return the part of a bilingual text in this language; see `in_language`."""
@@ -115,11 +121,23 @@ class FlowMessages:
         """Return the messages of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
-    def unfit_message(self, flow: FlowConfig, given: Mapping[str, Any]) -> str:
-        """Return why inputs are invalid, by the schema of their flow; empty if it has no text for people."""
+    def unfit_message(
+        self, flow: FlowConfig, given: Mapping[str, Any], offered: Mapping[str, Any] | None = None
+    ) -> str:
+        """Return why inputs are invalid, by the schema of their flow; empty if it has no text for people.
+
+        Args:
+            flow: the flow.
+            given: the inputs by name.
+            offered: schemas of inputs that are chosen from lists.
+        """
         schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
         phrases = Phrases.of(self.language)
         for name, value in given.items():
+            if offered and name in offered:
+                if not fits(value, name, offered[name]):
+                    return phrases.unoffered.format(said=format_value(value))
+                continue
             if name not in schemas or fits(value, name, schemas[name]):
                 continue
             number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -174,4 +192,7 @@ _CHINESE = FlowMessages(
     handed_over="我为您转接同事，请稍等，您现在就可以给对方留言。",
     no_operator="目前没有同事有空。",
     not_agreed="同事未能处理此事。",
+    several="符合的有几个。",
+    more="……还有{count}个：说出日期、名字或别的词，就可以少列一些。",
+    no_choices="现在没有可以选的。",
 )

@@ -15,6 +15,7 @@ from loom_core.flow.executor.inputs import (
     missing_inputs,
     validate_inputs,
     with_defaults,
+    with_properties,
 )
 from loom_core.flow.executor.rewind import CorrectionError, FlowRewoundError, find_rewind_point
 from loom_core.runs.commands import ApprovalDecision, InputResponse
@@ -118,9 +119,14 @@ class FlowQuestions:
         tool: str,
         schema: Mapping[str, Any],
         arguments: Mapping[str, Any],
+        arguments_schema: Mapping[str, Any] | None = None,
         problem: str = "",
+        before: str = "",
     ) -> InputResponse:
-        """Request an answer, or return the one from the journal; `problem` is the last answer's problem."""
+        """Request an answer, or return the one from the journal.
+
+        `problem` says why the last answer was rejected; `before` is said before the question, once.
+        """
         state = self._record.state
         if id_ in state.answers:
             return state.answers[id_]
@@ -129,8 +135,9 @@ class FlowQuestions:
             kind="question",
             tool=tool,
             arguments=dict(arguments),
-            reason=f"{reason} {(remark := self._remark(problem))}".strip(),
-            remark=remark,
+            arguments_schema=dict(arguments_schema or {}),
+            reason=f"{before}{self._wording.space if before else ''}{reason} {self._remark(problem)}".strip(),
+            remark=self._remark(problem) or before,
             schema=dict(schema),
             asks_again=True,
             deadline=self._people.deadline(),
@@ -237,6 +244,7 @@ class FlowQuestions:
         answered: str = "",
         decided: str = "",
         approve: bool = False,
+        offered: Mapping[str, Any] | None = None,
     ) -> str:
         """Apply inputs that were given or corrected.
 
@@ -250,6 +258,7 @@ class FlowQuestions:
             answered: the question that they answer; if they are invalid, it is asked again.
             decided: the decision that they came with, likewise.
             approve: whether they approve the decision if they are valid.
+            offered: schemas of inputs that are chosen from lists, by name.
 
         Returns:
             Why they are rejected; empty if they are accepted.
@@ -258,12 +267,13 @@ class FlowQuestions:
             FlowRewoundError: the flow is rewound to an earlier step.
         """
         try:
-            check_known(flow, list(given))
-            taken = validate_inputs(flow, {**frame.inputs, **given}, whole=False)
+            schema = with_properties(flow.input_schema, offered or {})
+            check_known(flow, [name for name in given if name not in (offered or {})])
+            taken = validate_inputs(flow, {**frame.inputs, **given}, whole=False, schema=schema)
             back_to = self._find_rewind_point(frame, taken)
         except (InvalidInputError, CorrectionError) as error:
             self._record.record_inputs(frame, {}, answered=answered, decided=decided)
-            return self._wording.unfit_message(flow, given) or error.message
+            return self._wording.unfit_message(flow, given, offered or {}) or error.message
         changed = with_defaults(flow.input_schema, taken)
         if back_to:
             self._record.record_inputs(frame, changed, back_to=back_to)
@@ -271,12 +281,12 @@ class FlowQuestions:
         self._record.record_inputs(frame, changed, answered=answered, decided="" if approve else decided)
         return ""
 
-    def apply_corrections(self, frame: Frame, given: Mapping[str, Any]) -> str:
+    def apply_corrections(self, frame: Frame, given: Mapping[str, Any], *, offered: Mapping[str, Any]) -> str:
         """Apply corrections to a frame's inputs; return why they are rejected, or empty."""
         if not given:
             return ""
         scope = self._record.state.frames[frame.scope]
-        return self.apply_response(scope, self._file.find_flow(scope.flow_id), given)
+        return self.apply_response(scope, self._file.find_flow(scope.flow_id), given, offered=offered)
 
     def _find_rewind_point(self, frame: Frame, taken: Mapping[str, Any]) -> str:
         """Return the step to which changed inputs rewind the flow; empty if it can continue where it is.

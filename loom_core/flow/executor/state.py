@@ -152,6 +152,7 @@ class FlowState:
         pending: open questions to people, by id.
         decisions: decisions of people, by id.
         answers: answers of people, by id.
+        asked: the latest question of a step that is still asking, by id.
         calls: ids of the flow's own questions; others belong to a tool, and end with its call.
         approved: tools approved for the rest of the run, as they were then.
         begun: number of steps that have started.
@@ -169,6 +170,7 @@ class FlowState:
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
     decisions: dict[str, ApprovalDecision] = field(default_factory=dict[str, ApprovalDecision])
     answers: dict[str, InputResponse] = field(default_factory=dict[str, InputResponse])
+    asked: dict[str, Pending] = field(default_factory=dict[str, Pending])
     calls: set[str] = field(default_factory=set[str])
     approved: set[ToolIdentity] = field(default_factory=set[ToolIdentity])
     begun: int = 0
@@ -340,6 +342,7 @@ class FlowState:
         elif maybe_done:
             self.in_doubt.add(key)
         self.pending.pop(key, None)
+        self.asked.pop(key, None)
         self.answers.pop(key, None)
         self.decisions.pop(key, None)
         step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
@@ -366,7 +369,7 @@ class FlowState:
 
     def add_pending(self, pending: Pending) -> None:
         """Add a pending question."""
-        self.pending[pending.id] = pending
+        self.pending[pending.id] = self.asked[pending.id] = pending
         self.answers.pop(pending.id, None)
 
     def tell(self, text: str) -> str:

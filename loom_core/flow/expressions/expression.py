@@ -27,8 +27,10 @@ __all__ = [
     "MissingOutputError",
     "check_expression",
     "evaluate",
+    "look_up",
     "output_expression",
     "parse_expression",
+    "parse_pointer",
     "read_output",
 ]
 
@@ -80,16 +82,16 @@ class Expression:
             case "index":
                 return values.index
             case "item":
-                return MISSING if values.item is MISSING else _look_up(values.item, self.path)
+                return MISSING if values.item is MISSING else look_up(values.item, self.path)
             case "steps":
                 step = values.steps.get(self.path[0])
-                return MISSING if step is None else _look_up(step, self.path[1:])
+                return MISSING if step is None else look_up(step, self.path[1:])
             case "inputs":
-                return _look_up(values.inputs, self.path)
+                return look_up(values.inputs, self.path)
             case "outputs":
-                return _look_up(values.outputs, self.path)
+                return look_up(values.outputs, self.path)
             case "context":
-                return _look_up(values.context, self.path)
+                return look_up(values.context, self.path)
             case _:
                 return self._of_response(values)
 
@@ -99,7 +101,7 @@ class Expression:
         if self.root == "statusCode":
             return values.response.status
         if self.root == "body":
-            return _look_up(values.response.body, self.path)
+            return look_up(values.response.body, self.path)
         wanted = self.path[0].lower()
         named = (value for name, value in values.response.headers.items() if name.lower() == wanted)
         return next(named, MISSING)
@@ -199,17 +201,27 @@ def _unquote(text: str, at: int, quoted: str) -> str:
 def _parse_pointer(text: str, at: int) -> tuple[list[str], int]:
     found = _POINTER_END.search(text, at)
     end = found.start() if found else len(text)
-    pointer = text[at:end]
+    try:
+        return parse_pointer(text[at:end]), end
+    except ValueError as error:
+        _fail(text, at, f"# is followed by {error}")
+
+
+def parse_pointer(pointer: str) -> list[str]:
+    """Return the path of a JSON Pointer (RFC 6901): keys and indexes, for `look_up`.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not pointer:
-        return [], end
+        return []
     if not pointer.startswith("/") or re.search(r"~(?![01])", pointer):
-        _fail(
-            text, at, "# is followed by a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1"
-        )
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")], end
+        raise ValueError("a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1")
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
 
 
-def _look_up(value: JsonValue, path: Sequence[str]) -> JsonValue | Missing:
+def look_up(value: JsonValue, path: Sequence[str]) -> JsonValue | Missing:
+    """Return the value at a path of keys and indexes; `MISSING` if there is none."""
     for step in path:
         if isinstance(value, Mapping):
             if step not in value:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from loom_core.flow.responses.reply import CHOICE
-from loom_core.flow.understanding.numbers import number_in
+from loom_core.flow.understanding.choices import number_in_list
 from loom_core.flow.understanding.small_talk import is_cancel
 from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.scripts import normalise
@@ -23,10 +22,6 @@ __all__ = ["DECLINED", "Disambiguation"]
 DECLINED = ""
 """The choice of a user who wants none of the options."""
 
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
-_NUMBERED = re.compile(
-    r"(?:第|选|选择|number |no\. ?|option |the )?(?P<number>[\d一二两三四五六七八九十]+)(?:个|项|种|号)?"
-)
 _MAX_LENGTH = 40
 
 
@@ -97,8 +92,9 @@ class Disambiguation:
         ] or _flows_in(form, flows)
         if len(named) == 1:
             return named[0]
-        number = _number(form)
-        return flows[number - 1].flow_id if number is not None and 1 <= number <= len(flows) else None
+        number = number_in_list(form)
+        place = len(flows) if number == -1 else number
+        return flows[place - 1].flow_id if place is not None and 1 <= place <= len(flows) else None
 
 
 def _flows_in(form: str, flows: Sequence[FlowConfig]) -> list[str]:
@@ -108,21 +104,6 @@ def _flows_in(form: str, flows: Sequence[FlowConfig]) -> list[str]:
         for flow in held
         if not any(flow is not other and normalise(flow.title) in normalise(other.title) for other in held)
     ]
-
-
-def _number(form: str) -> int | None:
-    for number, word in enumerate(_ORDINALS, 1):
-        if re.fullmatch(rf"(?:the )?{word}(?: one)?", form):
-            return number
-    found = _NUMBERED.fullmatch(form)
-    value = (
-        number_in(found["number"])
-        if found
-        else number_in(form)
-        if form.isascii() and " " not in form
-        else None
-    )
-    return int(value) if value is not None and value == int(value) else None
 
 
 def _names(flows: Sequence[FlowConfig]) -> list[str]:

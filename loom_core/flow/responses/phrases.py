@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.cjk import has_cjk, is_chinese
-from loom_core.flow.understanding.choices import choices_of, with_titles
+from loom_core.flow.understanding.choices import SHOWN, choices_of, with_titles
 from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Phrases:
         whole, any_whole, any_number: the form of a number.
         wanted: the form of the value that is asked for.
         long_enough: the form of a text.
+        unoffered: an answer is none of the choices.
         ambiguous: asks which of several values is meant.
         formats: the form of values by their `format`.
         either: which of several inputs a correction is for.
@@ -120,6 +121,7 @@ class Phrases:
     any_number: str
     wanted: str
     long_enough: str
+    unoffered: str
     ambiguous: str
     formats: Mapping[str, str]
     either: str
@@ -145,6 +147,8 @@ class Phrases:
         if refused.choices:
             return self.ambiguous.format(name=refused.title, values=self.join.join(refused.choices))
         wants = self.describe_valid_values(refused)
+        if refused.said:
+            return f"{self.unoffered.format(said=refused.said)}{self.space}{wants}".rstrip()
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
 
     def describe_valid_values(self, refused: RejectedValue) -> str:
@@ -199,7 +203,8 @@ class Phrases:
                 return self.whole.format(limit=limit) if limit else self.any_whole
             return limit or self.any_number
         if choices := choices_of(schema):
-            return self.join.join(choice.label_in(self.language) for choice in choices)
+            labels = [choice.label_in(self.language) for choice in choices[:SHOWN]]
+            return self.join.join([*labels, "…"] if len(choices) > SHOWN else labels)
         if isinstance(about := schema.get("description"), str) and about:
             return about
         if form := self.formats.get(str(schema.get("format"))):
@@ -265,6 +270,7 @@ _ENGLISH = Phrases(
     any_number="a number",
     wanted="{name}: {form}.",
     long_enough="at least {least} characters",
+    unoffered="“{said}” is not one of the choices.",
     ambiguous="{name}: which of these do you mean: {values}?",
     formats={
         "date": "a date, such as 1 December or 2026-12-01",
@@ -325,6 +331,7 @@ _CHINESE = Phrases(
     any_number="数字",
     wanted="{name}：{form}。",
     long_enough="至少{least}个字",
+    unoffered="没有“{said}”这一项。",
     ambiguous="{name}：您指的是哪一个：{values}？",
     formats={
         "date": "日期，如12月1日或 2026-12-01",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from loom_core.flow.executor.inputs import with_properties
 from loom_core.flow.policy.disambiguation import DECLINED, Disambiguation
 from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
@@ -147,6 +148,8 @@ async def _plan_retry(turn: TurnContext) -> TurnPlan | None:
         return TurnPlan(kind="retry", run=last)
     flow = turn.file.flow(last.request.profile)
     inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
+    chosen = {step.ask.into for step in flow.steps if step.ask and step.ask.options} if flow else set[str]()
+    inputs = {name: each for name, each in inputs.items() if name not in chosen}  # only a question asks again
     values = find_corrections(turn.message, inputs, known=dict.fromkeys(inputs), asked={})
     return TurnPlan(kind="retry", run=last, parameters=values) if values else None
 
@@ -206,7 +209,8 @@ def interpret_reply(
     own = {run.request.profile, pending.tool}
     if any(each.flow_id in own and each.negated for each in match.matches) and not _is_certain(match, own):
         return "said", ParsedReply("cancel")
-    said = parse_reply(message, pending, inputs=flow.input_schema if flow else {})
+    offered = pending.arguments_schema.get("properties", {})  # the choices of inputs from lists
+    said = parse_reply(message, pending, inputs=with_properties(flow.input_schema, offered) if flow else {})
     if said.kind in {"approve", "deny", "cancel", "correct"}:
         return "said", said
     fits_whole = said.kind == "answer" and _is_free(said, pending)
@@ -223,7 +227,7 @@ def interpret_reply(
     if fits_whole and ((elsewhere and is_most_of_it) or not said.is_sure):
         # It seems to be a question, a request, or about another flow.
         said = replace(said, kind="unclear", values={}, is_sure=False)
-    if not needs_retrieval(message) and (fits_whole or said.kind == "unclear"):
+    if not needs_retrieval(message) and (fits_whole or not said.is_sure):
         return "manners", said
     if fits_whole and (elsewhere or negates(message)):
         said = replace(said, is_sure=False)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loom_core.flow.config.models import SKILLS_PROFILE
-from loom_core.flow.executor.inputs import input_names_of
+from loom_core.flow.executor.inputs import input_names_of, with_properties
 from loom_core.flow.responses.phrases import Phrases, format_value, language_of, language_of_run
 from loom_core.flow.responses.reply import FlowReply, WaitingRun
 from loom_core.flow.understanding.choices import with_titles
@@ -138,7 +138,8 @@ def _without_remarks(run: Run) -> Run:
 
 
 def _without_remark(pending: Pending) -> Pending:
-    return replace(pending, reason=pending.reason.removesuffix(pending.remark).strip())
+    remark = pending.remark
+    return replace(pending, reason=pending.reason.removesuffix(remark).removeprefix(remark).strip())
 
 
 def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
@@ -150,9 +151,10 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
         return pending.reason
     if flow is None:
         return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
+    schema = with_properties(flow.input_schema, pending.arguments_schema.get("properties", {}))
     lines = [
-        phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=format_value(value))
-        for name, value in with_titles(flow.input_schema, pending.arguments, phrases.language).items()
+        phrases.values.format(name=input_names_of(schema, [name]), value=format_value(value))
+        for name, value in with_titles(schema, pending.arguments, phrases.language).items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
     ]
     return "\n".join([pending.reason, *lines])

@@ -91,7 +91,7 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
     if said is None or said.refused is None:
         return phrases.again, False
     refused = said.refused
-    return phrases.rejection_text(refused), refused.value is not None or bool(refused.choices)
+    return phrases.rejection_text(refused), refused.value is not None or bool(refused.choices or refused.said)
 
 
 def reply_from_decision(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loom_core.flow.expressions.values import MISSING, Missing
+from loom_core.flow.understanding.choices import OFFERED, choices_of, find_choices
 from loom_core.flow.understanding.numbers import has_own_unit, has_unit, number_of
 from loom_core.flow.understanding.slots import (
     RejectedValue,
@@ -122,11 +123,14 @@ def is_retraction(message: str) -> bool:
 
 
 def find_refused_correction(message: str, inputs: Schema, *, known: Schema) -> RejectedValue | None:
-    """Find the number in a correction that the schema rejects."""
+    """Find the number in a correction that the schema rejects, or what is none of an API's choices."""
     for each in _corrections(message):
         for name, schema in inputs.items():
             if name in known and (refused := find_rejected_value(each.value, name, schema)):
                 return refused
+        offered = [name for name, schema in inputs.items() if name in known and OFFERED in schema]
+        if len(offered) == 1:
+            return RejectedValue(offered[0], None, inputs[offered[0]], said=each.value.strip())
     return None
 
 
@@ -183,6 +187,9 @@ def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN40
         is_cancel(text, asked=True) or is_question(text) or is_request_or_refusal(text)
     ):
         return MISSING
+    if OFFERED in schema:
+        found = find_choices(text, choices_of(schema))
+        return found[0].value if len(found) == 1 else MISSING
     if is_number(schema) and number_of(without_beginning(text)) is None:
         names = names_of(name, schema)
         if has_unit(names) and not has_own_unit(text, names):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.triggers.negation import negates
-from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.choices import OFFERED, choices_of, find_choices, number_in_list
 from loom_core.flow.understanding.corrections import (
     find_corrections,
     find_refused_correction,
@@ -33,10 +33,12 @@ from loom_core.flow.understanding.small_talk import (
     is_again,
     is_cancel,
     is_declined,
+    is_proposal,
     is_question,
     is_request_or_refusal,
 )
 from loom_core.flow.understanding.yes_no import yes_or_no
+from loom_core.knowledge.text.scripts import to_simplified
 
 if TYPE_CHECKING:
     from loom_core.runs.run import Pending
@@ -124,6 +126,8 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
         None,
     )
     wanted = wanted or next((RejectedValue(name, None, schema) for name, schema in asked.items()), None)
+    if (answer := _any_words(message, asked)) is not None and not corrects:
+        return answer
     return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
 
 
@@ -146,12 +150,45 @@ def _wants_again(message: str) -> bool | None:
 
 
 def _is_choice(said: ParsedReply, asked: Schema) -> bool:
-    return all(choices_of(asked[name]) or asked[name].get("type") == "boolean" for name in said.values)
+    return all(
+        asked[name].get("type") == "boolean" or any(value == each.value for each in choices_of(asked[name]))
+        for name, value in said.values.items()
+    )
+
+
+def _parse_choice(message: str, name: str, schema: Schema) -> ParsedReply | None:
+    """Parse an answer that is one of some choices; or words that fit several of an API's choices."""
+    is_open = is_question(message) and not is_proposal(message)
+    is_negated = number_in_list(message) is None and (negates(message) or _EXCEPT.search(message))
+    if is_negated or (is_open and not _ASKS_FOR.search(to_simplified(message))):
+        return None
+    found = find_choices(message, choices_of(schema))
+    if len(found) == 1 and not is_open:
+        return ParsedReply("answer", {name: found[0].value})
+    return ParsedReply("answer", {name: message}) if found and OFFERED in schema else None
+
+
+_EXCEPT = re.compile(r"除了|以外|\bexcept\b|\bother than\b|\bnot\b", re.IGNORECASE)
+_ASKS_FOR = re.compile(
+    r"^(?:那|请问)?(?:还?有|有没有).{1,12}[吗么?？]*$|(?:有吗|有没有|呢)[?？]?$|"
+    r"\b(?:any(?:thing)?|do you have|have you got|(?:is|are) there|what about|how about)\b",
+    re.IGNORECASE,
+)
+
+
+def _any_words(message: str, asked: Schema) -> ParsedReply | None:
+    """Return words that are no choice as an unsure answer: the flow says that they are none."""
+    if len(asked) != 1 or is_question(message) or is_request_or_refusal(message):
+        return None
+    name, schema = next(iter(asked.items()))
+    return ParsedReply("answer", {name: message.strip()}, is_sure=False) if OFFERED in schema else None
 
 
 def _parse_answer(message: str, asked: Schema) -> ParsedReply:
     if len(asked) == 1:
         name, schema = next(iter(asked.items()))
+        if choices_of(schema) and (chosen := _parse_choice(message, name, schema)) is not None:
+            return chosen
         value = parse_value(message, name, schema)
         if value is MISSING:
             return _UNCLEAR

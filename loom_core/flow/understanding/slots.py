@@ -11,7 +11,7 @@ from loom_core.errors import InvalidInputError, UnreadableTextError
 from loom_core.flow.expressions.values import MISSING, Missing
 from loom_core.flow.triggers.engines import MatchClock, compile_pattern
 from loom_core.flow.triggers.normal_text import NormalText
-from loom_core.flow.understanding.choices import ValueChoice, choices_of
+from loom_core.flow.understanding.choices import ValueChoice, choices_at, choices_of
 from loom_core.flow.understanding.formats import find_by_format, has_format, is_in_format, read_by_format
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.numbers import counts_other_unit, has_own_unit, number_in, number_of
@@ -58,12 +58,14 @@ class RejectedValue:
         value: the number in the message; None for another value.
         schema: schema of the input.
         choices: the values that an ambiguous text may mean.
+        said: the text that is none of the choices which an API has offered.
     """
 
     name: str
     value: float | None
     schema: Schema
     choices: tuple[str, ...] = ()
+    said: str = ""
 
     @property
     def title(self) -> str:
@@ -269,6 +271,7 @@ def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa
         if holds_words(form, normalise(called))
     ]
     longest = [value for word, value in held if not any(word != other and word in other for other, _ in held)]
+    longest = longest or [each.value for each in choices_at(said, choices_of(schema))]
     same = all(value == longest[0] for value in longest)
     return _validate(name, longest[0], schema) if longest and same else MISSING
 

@@ -21,7 +21,7 @@ from loom_core.flow.understanding.moments import (
 if TYPE_CHECKING:
     from re import Match
 
-__all__ = ["distant_parts", "time_parts"]
+__all__ = ["distant_parts", "hours_of_day", "time_parts"]
 
 _Times: TypeAlias = frozenset[time]
 _Reader: TypeAlias = Callable[["Match[str]", str], _Times]
@@ -66,6 +66,19 @@ _DAYPART = {name: re.compile(pattern) for name, pattern in _DAYPARTS.items()}
 _GREETING = re.compile(r"\bgood (?:morning|afternoon|evening)\b|(?:早上|上午|中午|下午|晚上)好")
 _ZONE = re.compile(r"\b(?:utc|gmt|cet|cest|est|edt|cst|cdt|mst|mdt|pst|pdt|bst|ist|jst)\b")
 _NOON_ALONE = re.compile(r"中午|正午|\b(?:noon|midday)\b")
+
+
+_HOURS = {"night": (0, 6), "morning": (5, 12), "noon": (11, 14), "afternoon": (12, 18), "evening": (17, 24)}
+
+
+def hours_of_day(text: str) -> tuple[int, int] | None:
+    """Return the first hour, and the one after the last, of the part of the day that a text tells: 下午.
+
+    Args:
+        text: as for `time_parts`.
+    """
+    plain = _GREETING.sub("", text)
+    return next((_HOURS[name] for name, pattern in _DAYPART.items() if pattern.search(plain)), None)
 
 
 def time_parts(text: str) -> list[MomentPart]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
@@ -188,6 +188,12 @@ def _field(part: object) -> dict[str, Any] | None:
     if "enum" in field:
         if not all(isinstance(choice, str) for choice in field["enum"]):
             return None
+        field.setdefault("type", "string")
+    if "oneOf" in field:
+        choices = cast("Sequence[Mapping[str, Any]]", field["oneOf"])
+        if not all(isinstance(each.get("const"), str) for each in choices):
+            return None
+        field["oneOf"] = [{"title": each["const"], **each} for each in choices]
         field.setdefault("type", "string")
     kind = field.get("type")
     if not isinstance(kind, str) or kind not in _FIELD_TYPES:

@@ -6,20 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from loom_core.errors import LoomError
 from loom_core.flow.executor.definition import REQUEST_STEP, iter_steps
+from loom_core.flow.executor.inputs import with_properties
 from loom_core.flow.executor.state import Frame, StepStatus
-from loom_core.flow.expressions import MISSING, ExpressionValues, evaluate
-from loom_core.flow.understanding.choices import with_titles
+from loom_core.flow.expressions import MISSING, ExpressionValues, evaluate, text_of
+from loom_core.flow.expressions.expression import look_up, parse_pointer
+from loom_core.flow.understanding.choices import ValueChoice, choices_schema, with_titles
+from loom_core.flow.understanding.formats import format_in_words
 
 if TYPE_CHECKING:
-    from loom_core.flow.config.models_step import StepConfig
+    from loom_core.flow.config.models_step import OptionsConfig, StepConfig
     from loom_core.flow.executor.activity import RunActivity
     from loom_core.flow.executor.dependencies import FlowDependencies
     from loom_core.flow.executor.messages import FlowMessages
     from loom_core.flow.executor.questions import FlowQuestions
     from loom_core.flow.executor.recorder import FlowRecorder
 
-__all__ = ["RunScope", "StepOutcome", "StepResponse", "is_begun"]
+__all__ = ["OptionsError", "RunScope", "StepOutcome", "StepResponse", "is_begun"]
+
+_MAX_CHOICES = 200  # that are offered
+_ASKED = frozenset({"ask", "confirm"})
+
+
+class OptionsError(LoomError):
+    """The choices of a question are no list, or have no values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +157,74 @@ class RunScope:
         """Return the same values for texts to people, with the titles of choices."""
         values = self.values(frame) if values is None else values
         flow = self.parts.file.find_flow(frame.flow_id)
-        return replace(values, inputs=with_titles(flow.input_schema, values.inputs, self.wording.language))
+        schema = with_properties(flow.input_schema, self.offered_inputs(frame))
+        return replace(values, inputs=with_titles(schema, values.inputs, self.wording.language))
+
+    def choices(self, frame: Frame, options: OptionsConfig) -> list[ValueChoice]:
+        """Return the choices that a list offers, at most 200; items without a value are left out.
+
+        Raises:
+            OptionsError: it is no list, or no item has a value.
+        """
+        listed = evaluate(options.from_, self.values(frame))
+        if listed is None:
+            return []
+        if not isinstance(listed, list):
+            raise OptionsError(f"The choices are no list: {options.from_} is {str(listed)[:80]!r}.")
+        value_path, label_path = parse_pointer(options.value), parse_pointer(options.label)
+        found: list[ValueChoice] = []
+        for item in listed:
+            value = look_up(item, value_path)
+            if value is MISSING or any(value == each.value for each in found):
+                continue
+            label = look_up(item, label_path) if label_path else MISSING
+            title = self._label(value if label is MISSING or label is None else label)
+            found.append(ValueChoice(value, "" if title == value else title))
+        if listed and not found:
+            raise OptionsError(f"No item of {options.from_} has the value {options.value}.")
+        return found[:_MAX_CHOICES]
+
+    def _label(self, label: Any) -> str:  # noqa: ANN401 - JSON
+        """Return the text of a choice: dates in words, and one part of a bilingual text."""
+        for form in ("date", "date-time"):
+            label = format_in_words(label, {"format": form}, self.wording.language)
+        return self.wording.part_of(text_of(label))
+
+    def offered_inputs(self, frame: Frame) -> dict[str, dict[str, Any]]:
+        """Return the schemas of inputs that were chosen from lists: the choices, by the input's name."""
+        scope = self.record.state.frames[frame.scope]
+        found: dict[str, dict[str, Any]] = {}
+        for step in iter_steps(self.parts.file.find_flow(frame.flow_id).steps):
+            ask = step.ask
+            if ask is None or ask.options is None or not ask.into or step.step_id not in scope.steps:
+                continue
+            try:
+                choices = self.choices(scope, ask.options)
+            except OptionsError:  # an answer without this list has come since
+                choices = []
+            outputs = scope.steps[step.step_id].outputs
+            if "answer" in outputs and all(each.value != outputs["answer"] for each in choices):
+                choices.append(ValueChoice(outputs["answer"], outputs["label"]))
+            found[ask.into] = choices_schema(choices, offered=len(choices))
+        return found
+
+    def reason_to_ask_again(self, frame: Frame, step: StepConfig) -> str:
+        """Return why a later step has failed, so that a question is asked again; empty for another reason.
+
+        It is for the first question after the failure.
+        """
+        if self.record.state.visited[frame.key + step.step_id] <= 1:
+            return ""
+        steps = {each.step_id: each for each in iter_steps(self.parts.file.find_flow(frame.flow_id).steps)}
+        asked = frame.steps[step.step_id].place
+        for done in sorted(frame.steps.values(), key=lambda each: -each.place):
+            if done.place >= asked:
+                continue
+            if done.status in {"failure", "unknown"}:
+                return done.said
+            if done.step_id in steps and steps[done.step_id].kind in _ASKED:
+                return ""
+        return ""
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
         """Record that a step without side effects starts; after a crash, a started one continues."""

@@ -63,6 +63,27 @@ def test_a_place_is_line_and_column():
             "'数', which takes the answer. Did you mean",
         ),
         (
+            steps({"stepId": "a", "ask": {"question": "?", "options": {"from": "$steps.b.outputs.x"}}}),
+            "there is no step 'b'",
+        ),
+        (
+            steps({"stepId": "a", "ask": {"question": "?", "options": {"from": "times"}}}),
+            "options.from: expected $inputs",
+        ),
+        (
+            steps({"stepId": "a", "ask": {"question": "?", "options": {"from": "$inputs.id", "label": "x"}}}),
+            "'x' is not a JSON Pointer, such as /data/0/id",
+        ),
+        (
+            steps(
+                {
+                    "stepId": "a",
+                    "ask": {"question": "?", "schema": {"type": "string"}, "options": {"from": "$inputs.id"}},
+                }
+            ),
+            "the choices are the schema of the answer. Leave `schema` out.",
+        ),
+        (
             steps({**STEP, "parameters": {"q": "{$steps.b.outputs.result}"}}, {**STEP, "stepId": "b"}),
             "flow 'f': the step 'b' does not come before this one, so it has no outputs yet. Refer to",
         ),
