@@ -47,6 +47,8 @@ def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
     for action in parser._actions:  # argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):
             for name, command in action.choices.items():
+                if command in found.values():  # an alias
+                    continue
                 found[name] = command
                 found |= {f"{name} {inner}": each for inner, each in commands(command).items()}
     return found

@@ -206,6 +206,11 @@ class FlowConfig(ConfigSection):
     )
     description: str = Field(default="", description="What it does and when to use it; for models.")
     enabled: bool = Field(default=True, description="Whether it is enabled.")
+    hidden: bool = Field(
+        default=False,
+        description="Whether the assistant leaves it out when it says what it can do, such as an emergency: "
+        "its patterns and the model start it as any other.",
+    )
     trigger_patterns: list[Annotated[str, Field(min_length=1, max_length=_TRUNCATED)]] = Field(
         default=[],
         description="Regular expressions (RE2) that are searched for in a message, whatever the case and "

@@ -185,6 +185,8 @@ def _describe(flow: FlowConfig) -> str:
         about = schema.get("description") if isinstance(schema, dict) else None
         said = f": {_line(about)}" if isinstance(about, str) else ""
         lines.append(f"  - input `{_line(key)}` ({', '.join(facts)}){said}")
+    if flow.hidden:
+        lines.append("  - start it if the message calls for it, but never name or offer it otherwise")
     if flow.examples:
         lines.append(
             "  - examples: " + "; ".join(f'"{_line(each)}"' for each in flow.examples[:_MAX_EXAMPLES])

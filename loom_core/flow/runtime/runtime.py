@@ -172,8 +172,8 @@ class FlowRuntime:
 
     @property
     def titles(self) -> list[str]:
-        """The titles of the enabled flows."""
-        return [flow.title for flow in self.flows]
+        """The titles of the flows that the assistant names when it says what it can do."""
+        return [flow.title for flow in self.flows if not flow.hidden]
 
     def has_side_effects(self, flow: FlowConfig) -> bool:
         """Return whether a flow may have side effects."""

@@ -190,8 +190,9 @@ def _field(part: object) -> dict[str, Any] | None:
             return None
         field.setdefault("type", "string")
     if "oneOf" in field:
-        choices = cast("Sequence[Mapping[str, Any]]", field["oneOf"])
-        if not all(isinstance(each.get("const"), str) for each in choices):
+        forms = cast("Sequence[object]", field["oneOf"])
+        choices = [cast("Mapping[str, Any]", each) for each in forms if isinstance(each, Mapping)]
+        if len(choices) < len(forms) or not all(isinstance(each.get("const"), str) for each in choices):
             return None
         field["oneOf"] = [{"title": each["const"], **each} for each in choices]
         field.setdefault("type", "string")

@@ -69,15 +69,22 @@ class CommandReport(Protocol):
         ...
 
 
-def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
+def add_command(commands: Commands, name: str, text: str, *, alias: str = "") -> argparse.ArgumentParser:
     """Declare a command with the options that every command has.
 
     Args:
         commands: the subparsers that it is added to.
         name: its name; `serve` has options for metrics and logs instead of `--json`.
         text: description for the help; begins with a small letter, ends without a full stop.
+        alias: another name; empty for none.
     """
-    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        aliases=[alias] if alias else [],
+    )
+    command.set_defaults(command=name)
     command.add_argument(
         "--home", type=Path, metavar="DIR", help="Loom's folder (default $LOOM_HOME or ~/.loom)"
     )

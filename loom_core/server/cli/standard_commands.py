@@ -66,9 +66,9 @@ class ServerCommands:
         self._program = program
         self._options = options
 
-    def add(self, name: str, text: str) -> argparse.ArgumentParser:
+    def add(self, name: str, text: str, *, alias: str = "") -> argparse.ArgumentParser:
         """Declare a command by its name and what it does, see `add_command`."""
-        command = add_command(self._commands, name, text)
+        command = add_command(self._commands, name, text, alias=alias)
         self._options(command)
         return command
 

@@ -151,7 +151,7 @@ def _add_file_commands(commands: ServerCommands) -> None:
         metavar="OPERATION",
         help="with --from: its id, or method and path (may be repeated; left out, they are listed)",
     )
-    commands.add("validate", "list all problems of the file, with line and column")
+    commands.add("validate", "list all problems of the file, with line and column", alias="check")
     commands.add("schema", "print the JSON Schema of flow.json, for editors")
     graph = commands.add("graph", "draw flows as Mermaid diagrams")
     graph.add_argument("flow", nargs="?", default="", metavar="FLOW", help="id of a flow; left out, all")

@@ -128,6 +128,7 @@ class FlowInfo(BaseModel):
     triggers: list[str] = Field(description="Regular expressions; a message that one fits begins it.")
     examples: list[str]
     changes_something: bool = Field(description="Whether it may change something outside.")
+    hidden: bool = Field(description="Whether users are not told that it exists.")
     tool: str = Field(description="What its own tool is called; empty if it has none.")
 
 

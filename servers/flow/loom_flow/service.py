@@ -489,6 +489,7 @@ def _flow_info(file: FlowFile, flow: FlowConfig) -> FlowInfo:
         triggers=flow.trigger_patterns,
         examples=flow.examples,
         changes_something=changes,
+        hidden=flow.hidden,
         tool=tool_name(flow) if current_caller().may("write" if changes else "read") else "",
     )
 

@@ -521,7 +521,8 @@ def flows_text(result: FlowsResult) -> str:
         budget.add(
             f"- {flow.flow_id} ({escape_controls(flow.name)}): {escape_controls(flow.description)}"
             f" Inputs: {escape_controls(inputs)}."
-            f"{' It changes something.' if flow.changes_something else ''}{tool}"
+            f"{' It changes something.' if flow.changes_something else ''}"
+            f"{' Hidden: do not tell users of it.' if flow.hidden else ''}{tool}"
         )
     for skill in result.skills:
         budget.add(f"- skill: {escape_controls(skill)}")

@@ -9,7 +9,16 @@ from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.llm.mock import MockProvider
-from tests.unit.flow.conftest import CONFIRMED, LEAVE, ORDER, RULES, Known, loaded_flows, talking
+from tests.unit.flow.conftest import (
+    CONFIRMED,
+    LEAVE,
+    ORDER,
+    RULES,
+    Known,
+    decides,
+    loaded_flows,
+    talking,
+)
 
 
 async def test_a_pattern_begins_a_flow_with_what_its_groups_hold_and_asks_for_the_rest() -> None:
@@ -47,6 +56,31 @@ async def test_greetings_and_thanks_ask_no_one() -> None:
         assert (await talk("")).route.action == "greet"
     assert llm.calls == []
     assert known.asked == []
+
+
+async def test_a_hidden_flow_is_started_and_never_named_among_what_can_be_done() -> None:
+    hidden = {
+        **ORDER,
+        "flow_id": "sos",
+        "name": "紧急求助 / Emergency",
+        "hidden": True,
+        "trigger_patterns": ["救命", "\\bhelp me now\\b"],
+        "input_schema": {},
+        "endpoint": "POST /sos",
+        "response": "救护车已经出发 / An ambulance is on its way",
+    }
+    async with talking(LEAVE, hidden) as talk:
+        for message in ("你好", "今天天气怎么样", "hello", "what is the capital of France"):
+            assert "紧急" not in (text := (await talk(message, session_id="")).text)
+            assert "Emergency" not in text
+            assert "请假" in text
+        assert (await talk("救命啊", session_id="")).text == "救护车已经出发"
+        assert (await talk("help me now", session_id="")).text == "An ambulance is on its way"
+        prompt = talk.assistant.build_system_prompt()
+    assert "- **sos** (紧急求助 / Emergency)" in prompt
+    llm = MockProvider([decides("flow", "sos")])
+    async with talking(LEAVE, hidden, llm=llm) as talk:
+        assert (await talk("我摔倒了起不来")).text == "救护车已经出发"
 
 
 async def test_a_refusal_begins_nothing_without_a_word_of_the_user() -> None:

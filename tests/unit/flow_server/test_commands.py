@@ -46,6 +46,11 @@ def command(home, capsys, monkeypatch):
     return call
 
 
+def test_check_is_another_name_of_validate(command, write):
+    write(NOTE)
+    assert command("check") == command("validate")
+
+
 def test_validate_gives_programs_the_place_and_advice_of_each_problem(command, home):
     (home / "flow.json").write_text(
         '{"flows": [\n  {"flow_id": "a", "trigger_patterns": ["("], "endpoint": "POST /x", "respnse": ""}]}'

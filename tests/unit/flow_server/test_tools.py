@@ -281,6 +281,18 @@ async def test_flows_are_tools_of_their_own_and_ask_for_what_is_missing(mode, co
     assert run["structured"] == {"status": "shipped"}
 
 
+async def test_a_hidden_flow_is_listed_and_marked(write, connect, call):
+    step = {"stepId": "a", "ask": "Name?"}
+    write({"flow_id": "sos", "hidden": True, "steps": [step]}, {"flow_id": "note", "steps": [step]})
+    async with connect() as client:
+        listed = await client.call_tool("flow_list", {})
+        flows = (await call(client, "flow_list"))["flows"]
+    assert {each["flow_id"]: each["hidden"] for each in flows} == {"sos": True, "note": False}
+    sos, note = listed.content[0].text.splitlines()[:2]
+    assert "Hidden" in sos
+    assert "Hidden" not in note
+
+
 async def test_a_changed_file_is_used_and_a_wrong_one_is_not(write, connect, call, home):
     ask = {"stepId": "a", "ask": "Name?"}
     write({"flow_id": "one", "trigger_patterns": ["eins"], "steps": [ask]})

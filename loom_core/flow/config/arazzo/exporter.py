@@ -32,7 +32,7 @@ _OUTPUT = re.compile(r"\$response|\$statusCode")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _EXTENSION_FIELDS = {
     "name", "trigger_patterns", "priority", "ambiguous", "confirm", "response", "as_tool", "tool_name",
-    "examples",
+    "examples", "hidden",
 }  # fmt: skip
 
 

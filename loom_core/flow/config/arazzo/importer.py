@@ -48,7 +48,7 @@ _MAX_DEPTH = 32
 _MAX_PARTS = 10_000  # of the schema of a workflow's inputs: references can expand it
 _ASYNCHRONOUS = ("channelPath", "action", "correlationId")
 _EXTENSION_FIELDS = frozenset(
-    "name trigger_patterns priority ambiguous confirm response as_tool tool_name examples".split()
+    "name trigger_patterns priority ambiguous confirm response as_tool tool_name examples hidden".split()
 )
 
 

@@ -253,7 +253,8 @@ async def test_values_may_be_any_json(
 ) -> None:
     api.on("/slots", {"times": items})
     ask = {**_ASK, "ask": {**_ASK["ask"], "options": {"from": _OPTIONS["from"], **options}}}
-    flow = {**BOOKING, "input_schema": {}, "steps": [_SLOTS, ask, {"stepId": "b", "operation": "POST /book"}]}
+    flow: dict[str, Any] = {**BOOKING, "input_schema": {}}
+    flow["steps"] = [_SLOTS, ask, {"stepId": "b", "operation": "POST /book"}]
     async with _conversation(api, flow) as say:
         await say("我要预约")
         assert (await say(said)).status == "completed"

@@ -148,6 +148,13 @@ def test_the_model_is_told_of_flows_in_lines_of_their_own() -> None:
     )
 
 
+def test_the_model_may_start_a_hidden_flow_and_is_told_not_to_offer_it() -> None:
+    router = _router({"flow_id": "sos", "description": "Calls for help.", "hidden": True})
+    assert "- **sos**: Calls for help.\n  - start it if the message calls for it" in (
+        router.build_flow_descriptions()
+    )
+
+
 def test_a_pattern_that_cannot_be_used_is_refused_with_its_flow() -> None:
     with pytest.raises(ConfigError, match=r"'leave'.*column 3"):
         _router({"flow_id": "leave", "trigger_patterns": ["请假("]})
