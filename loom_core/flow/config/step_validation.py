@@ -100,6 +100,31 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         step.success_criteria or step.on_success or step.on_failure or step.outputs
     ):
         yield ConfigProblem(path, "the step does nothing.", f"Give it one of {', '.join(_KINDS)}.")
+    yield from _question_problems(placed)
+    if step.wait_for is not None:
+        yield from _wait_problems(step.wait_for, (*path, "wait_for"))
+    if any(not branch for branch in step.parallel) or len(step.parallel) == 1:
+        yield ConfigProblem(
+            (*path, "parallel"), "`parallel` needs two or more lists of steps.", "None of them is empty."
+        )
+    for number, case in enumerate(step.switch):
+        at = (*path, "switch", number)
+        yield from criteria_problems(case.when or (), (*at, "when"))
+        if case.when is None and number + 1 < len(step.switch):
+            yield ConfigProblem(
+                at, "a case without `when` is the default, and must be the last one.", "Write `when`."
+            )
+    if step.operation is not None:
+        yield from endpoint_problems(step.operation, (*path, "operation"), flow_url=flow_url)
+    yield from criteria_problems(step.success_criteria, (*path, "successCriteria"))
+    yield from _argument_problems(step, path)
+    yield from _action_problems(step.on_success, (*path, "onSuccess"), placed, after_failure=False)
+    yield from _action_problems(step.on_failure, (*path, "onFailure"), placed, after_failure=True)
+
+
+def _question_problems(placed: PlacedStep) -> Iterator[ConfigProblem]:
+    """Yield the problems of a step that asks the user, or gives the conversation to an operator."""
+    step, path = placed.step, placed.path
     if step.ask is not None and step.ask.options is not None and step.ask.answer is not None:
         yield ConfigProblem(
             (*path, "ask", "schema"), "the choices are the schema of the answer.", "Leave `schema` out."
@@ -117,31 +142,12 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
             "the conversation cannot go to an operator in parallel with other steps.",
             "Hand over in a step before or after.",
         )
-    if step.wait_for is not None:
-        yield from _wait_problems(step.wait_for, (*path, "wait_for"))
-    if any(not branch for branch in step.parallel) or len(step.parallel) == 1:
-        yield ConfigProblem(
-            (*path, "parallel"), "`parallel` needs two or more lists of steps.", "None of them is empty."
-        )
     if placed.loops and step.ask is not None and step.ask.into:
         yield ConfigProblem(
             (*path, "ask", "into"),
             "the answer about an item cannot become an input of the flow.",
             "Leave it out: the answer is the output `answer`.",
         )
-    for number, case in enumerate(step.switch):
-        at = (*path, "switch", number)
-        yield from criteria_problems(case.when or (), (*at, "when"))
-        if case.when is None and number + 1 < len(step.switch):
-            yield ConfigProblem(
-                at, "a case without `when` is the default, and must be the last one.", "Write `when`."
-            )
-    if step.operation is not None:
-        yield from endpoint_problems(step.operation, (*path, "operation"), flow_url=flow_url)
-    yield from criteria_problems(step.success_criteria, (*path, "successCriteria"))
-    yield from _argument_problems(step, path)
-    yield from _action_problems(step.on_success, (*path, "onSuccess"), placed, after_failure=False)
-    yield from _action_problems(step.on_failure, (*path, "onFailure"), placed, after_failure=True)
 
 
 def _wait_problems(wait: WaitConfig, path: ConfigPath) -> Iterator[ConfigProblem]:

@@ -166,7 +166,18 @@ def _numbered(number: int, choices: Sequence[ValueChoice], *, counts: bool) -> l
     return at_place + [each for each in counting if each not in at_place]
 
 
-_ORDINALS: Final[Sequence[str]] = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_ORDINALS: Final[tuple[str, ...]] = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+)
 _TAKES = "好的?|嗯|那就?|就|请|帮?我|想?要|想|选择?|还是|用|订|约"
 _TAKES_EN = (
     r"(?:ok(?:ay)?|yes|please|i(?:'ll| will| want|'d like)?|take|have|choose|pick|want|like|go (?:for|with)|"
