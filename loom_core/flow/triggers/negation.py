@@ -36,6 +36,7 @@ NegationKind: TypeAlias = Literal["", "negation", "question", "mention"]
 
 _NEAR = 60  # characters before and after the match that are read
 _LATER = 200
+_APOSTROPHE = re.compile(r"(?:\['’\]|\[’'\]|['’])\??")  # as in `can'?t` of a pattern, and in "can't"
 
 _CLAUSE = re.compile(
     r"[,;!?。…\n]|[.:](?=\s|$)|(?<=[了吧啊呢嘛])\s|\bbut\b|但是?|可是|不过|而是|所以|因此", re.I
@@ -80,7 +81,8 @@ class ClauseContext:
     def has_own_words(self, words: re.Pattern[str], neutral: re.Pattern[str]) -> bool:
         """Return whether the part contains words that the pattern does not match itself."""
         plain = neutral.sub("·", self.inside).lower()
-        return any(found[0] not in self.pattern for found in words.finditer(plain))
+        pattern = _APOSTROPHE.sub("", self.pattern)
+        return any(_APOSTROPHE.sub("", found[0]) not in pattern for found in words.finditer(plain))
 
 
 def detect_negation(text: str, start: int, end: int, *, pattern: str) -> NegationKind:
@@ -114,6 +116,7 @@ _ZH_SCRIPT = re.compile(f"[{HAN}]")
 _ZH_NEUTRAL = re.compile(
     "不好意思|不舒服|不舒适|不适|不得不|不能不|不可不|不得已|不由得|忍不住|禁不住|能不能|可不可以|要不要|是不是|有没有|"
     "好不好|行不行|会不会|想不想|需不需要|用不用|该不该|对不起|没空|没时间|没事|没关系|没问题|不错|不知道|不清楚|不懂|"
+    "[说喘动睡吃走站看听透起找忍受来去赶]不(?:出|上|了|着|下|到|清|住|起|过|动|来|及)|"
     "不明白|不方便|不在|不来|不去|不上班|不止|不仅|不但|没法|特别|分别|别的|别人|区别|级别|差别|类别|未来|没办法"
 )
 _ZH_WILL = (
@@ -133,7 +136,8 @@ _ZH_WISH_WITHIN = re.compile("我?(?:要|想|需要|必须|希望)|我得|帮我
 _ZH_MUST = re.compile("(?:可|就|是|都)?不(?:行|可|成)")
 _ZH_MAY_I = re.compile("(?:可以|能)·不$|·(?:可以|能|行)不$")  # 「可以请假不」 asks as 「可以请假吗」 does
 _ZH_ENDED = re.compile(
-    "(?:不用|不要|不需要|不必|不办|不请|不申请|不去|不弄|不做|不想|不|取消|撤销|撤回|算了|作罢|免了|拉倒|没必要|先别|停|再说|"
+    "(?:不用|不要|不需要|不必|不办|不请|不申请|不去|不弄|不做|不想|(?<![来去动走站起睡吃喝说受忍停止做办])不|取消|撤销|撤回|算了|作罢|"
+    "免了|拉倒|没必要|先别|停|再说|"
     "放一放|缓一缓|先放|先缓)"
     "(?:了|吧|啦|呢|掉|办|请|申请|弄|做|它|嘛|就好|着)*$"
 )
@@ -155,7 +159,7 @@ _ZH_LINK = (
 )
 _ZH_ASKING = re.compile(
     "怎么(?!还|没|又|样|回事)|怎样|如何|咋|为什么|为啥|为何|什么是|什么叫|啥是|要不要|该不该|需不需要|用不用|有没有必要|"
-    f"(?:咨询|了解|请教|打听|介绍)|谁(?:说|让|叫)|"
+    f"提前(?:多久|多长时间|多少天|几天)|(?:咨询|了解|请教|打听|介绍)|谁(?:说|让|叫)|"
     f"(?:谁|哪[些个种类位天里儿]?[^我]{{0,3}}?|什么人|什么时候|何时|几时){_ZH_LINK}(?:负责|批准|审批|批|管|同意|处理)?$"
 )
 _ZH_HAVE_TO = re.compile("(?:需要|必须|应该|用得着|有必要|难道).{0,4}·[吗么]$")
@@ -184,7 +188,7 @@ _ZH_DONE = re.compile("(?:了|过|完|的$|好(?:假|了|没|$)|可?真|太|挺|
 _ZH_ASKED_IF_DONE = re.compile(
     "(?:(?:了|过|完)假?了?|好(?:了|假了?))(?:吗|没有?|么|嘛)$|好没有?$"
 )  # 好吗 is only polite
-_ZH_DONE_WITHIN = re.compile("^[^我要想]{1,2}[了过](?=.)")
+_ZH_DONE_WITHIN = re.compile("^(?![^我要想]不了)[^我要想]{1,2}[了过](?=.)")  # 来不了 is not done
 _ZH_CAME_OF_IT = re.compile(
     "(?:的|申请|单|时候?|后|又|还是|还|一直|总是?|老是?|都|突然|显示|提示)*"
     "(?:被|遭|失败|出错|报错|异常|超时|[不没未]成功|不[上了]|没反应|[没未]到账|到账了|退回|驳回|没通过|没批|丢了|没了|成功|重复|"
@@ -291,6 +295,7 @@ _EN_NEUTRAL = re.compile(
     r"\b(?:(?:ca|wo|could|would)n['’]?t you|why (?:don['’]?t (?:you|we)|not)|"
     r"(?:don['’]?t|never) forget(?: to)?|"
     r"can['’]?t (?:wait|help but)|no (?:choice|option|way|alternative) but|not only|no problem|if not|"
+    r"no,? wait|"
     r"not (?:feeling|well|good|sure|in|available|able|at|here|working|coming|there))\b",
     re.I,
 )
@@ -320,7 +325,7 @@ _EN_LEADS_ON = re.compile(
 _EN_WISH = re.compile(
     r"\b(?:i(?:['’]d| would| really| still| just| do)* (?:want|need|like|have to|must|wish|got to)|"
     r"i['’]m|want|need|"
-    r"please|(?:can|could|may) (?:i|you|we)|let me|let['’]s|have to|must|gotta)\b",
+    r"please|pls|plz|(?:can|could|may) (?:i|you|we)|let me|let['’]s|have to|must|gotta)\b",
     re.I,
 )
 _EN_ENDED = re.compile(
@@ -330,7 +335,8 @@ _EN_ENDED = re.compile(
     re.I,
 )
 _EN_TAKEN_BACK = re.compile(
-    r"\b(?:never ?mind|forget (?:it|that|about it)|scratch that|cancel (?:it|that)|no wait|actually,? no|"
+    r"\b(?:never ?mind|forget (?:it|that|about it)|scratch that|cancel (?:it|that)|"
+    r"no,? wait(?=\W*$)|actually,? no|"
     r"on second thoughts?|just kidding|changed my mind)\b|"
     r"\b(?:or|maybe|perhaps|better|rather|actually|wait|hmm|oh)[\s,]+(?:(?:maybe|perhaps|rather|better)[\s,]+)?"
     r"(?:not|no|don['’]?t)\W*$|"
@@ -349,7 +355,7 @@ _EN_ASKING = re.compile(
     r"when (?:do|does|can|should) \w+|where (?:do|can|should) (?:i|we)|who|"
     r"is there|are there|do (?:i|we|they|people|\w+s) (?:really )?(?:need|have)|"
     r"am i (?:allowed|eligible|entitled)|"
-    r"should i|whether|"
+    r"should i|(?<!check )(?<!see )whether|"
     r"is it (?:really )?(?:safe|legal|ok|okay|fine|hard|difficult|easy|necessary|worth|wise|free|true|normal|"
     r"required|mandatory|allowed|a scam)|"
     r"(?:tell me|ask|asking|know more|question|questions|info|information)(?: more)? (?:on|about)|explain)\b|"

@@ -89,6 +89,11 @@ def _doubt(message: str, pattern: str) -> NegationKind:
         ("I should book an appointment", "book an appointment"),
         ("is it possible to book a room", "book a room"),
         ("I want leave, don't forget to tell my boss", "want leave"),
+        ("i wont be coming tomorrow pls cancel", "cancel"),
+        ("dentist on monday no wait tuesday at 10", "dentist.*tuesday"),
+        ("check whether R20419 is ready", "R20419"),
+        ("我老公突然说不出话 半边身子动不了了", "半边身子"),
+        ("走不动了，帮我叫护士", "叫护士"),
     ],
 )
 def test_who_asks_for_it_is_taken_at_their_word(message: str, pattern: str) -> None:
@@ -202,6 +207,7 @@ def test_what_must_be_is_no_negation(message: str, pattern: str) -> None:
         ("需要请假吗", "请假"),
         ("转账多久到账", "转账"),
         ("转账限额是多少", "转账"),
+        ("需要提前多久挂号啊", "挂号"),
         ("支持哪些付款方式", "付款"),
         ("请假条丢了", "请假"),
         ("Should employees request leave in writing?", "request leave"),
@@ -263,6 +269,9 @@ def test_what_is_done_or_may_be_is_only_mentioned(message: str, pattern: str) ->
         ("不要打扰我", "不要打扰"),
         ("please cancel my order", "cancel.*order"),
         ("how do I reset my password", "how do I reset"),
+        ("I can't make it on Friday", "can'?t make it"),
+        ("he isn’t breathing", "isn['’]?t breathing"),
+        ("我周五来不了了 能换到下周一吗", "(?:来不了|去不了).{0,8}换"),
     ],
 )
 def test_words_of_doubt_that_the_pattern_itself_holds_are_meant(message: str, pattern: str) -> None:
