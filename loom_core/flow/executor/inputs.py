@@ -24,6 +24,7 @@ __all__ = [
     "input_form",
     "input_names_of",
     "missing_inputs",
+    "names_input",
     "normalise_formats",
     "uses_input",
     "validate_inputs",
@@ -147,7 +148,11 @@ def uses_input(step: StepConfig, name: str) -> bool:
     if (step.tool or step.workflow_id) and not step.parameters:
         return True
     own = step.map_inner(lambda _: [])  # the steps inside it use inputs by themselves
-    text = json.dumps(own.model_dump(mode="json"), ensure_ascii=False)
+    return names_input(json.dumps(own.model_dump(mode="json"), ensure_ascii=False), name)
+
+
+def names_input(text: str, name: str) -> bool:
+    """Return whether a template, or JSON of templates, has an input."""
     quoted = re.escape(name)
     return (
         re.search(rf"\$inputs(?![.\[\w])|\$inputs\.{quoted}(?!\w)|\$inputs\[\\?[\"']{quoted}", text)

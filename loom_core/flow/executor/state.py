@@ -101,6 +101,8 @@ class Frame:
         steps: the visited steps by id.
         visits: number of visits of each since a person last acted.
         item: the item that the steps of `for_each` run for, in a list; empty for other lists of steps.
+        rewound: the steps to be done again because of a correction, with their places before it.
+        corrected: the inputs that it changed.
     """
 
     path: str
@@ -118,6 +120,8 @@ class Frame:
     steps: dict[str, StepState] = field(default_factory=dict[str, StepState])
     visits: Counter[str] = field(default_factory=Counter[str])
     item: list[Any] = field(default_factory=list[Any])
+    rewound: dict[str, int] = field(default_factory=dict[str, int])
+    corrected: set[str] = field(default_factory=set[str])
 
     @property
     def number(self) -> int:
@@ -127,7 +131,8 @@ class Frame:
     def to_json(self) -> dict[str, Any]:
         """Return the frame at its start, for the journal."""
         told = asdict(self)
-        return {name: value for name, value in told.items() if name not in {"given", "steps", "visits"}}
+        since = {"given", "steps", "visits", "rewound", "corrected"}
+        return {name: value for name, value in told.items() if name not in since}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Frame:
@@ -265,6 +270,8 @@ class FlowState:
         self.answers.pop(answered, None)
         self.decisions.pop(decided, None)
         if back_to:
+            frame.corrected = {*changed, *(frame.corrected if frame.rewound else ())}
+            frame.rewound |= {step_id: step.place for step_id, step in frame.steps.items()}
             self._forget(frame, back_to, keep=False)
             frame.at, frame.ended = back_to, ""
             frame.visits.clear()
@@ -301,6 +308,7 @@ class FlowState:
         else:
             self._drop(f"{path}{step_id}/")
             frame.visits[step_id] += 1
+            frame.rewound.pop(step_id, None)
             self.visited[frame.key + step_id] = visit
             frame.steps[step_id] = StepState(step_id, visit, 1, self.begun)
         step = frame.steps[step_id]

@@ -13,7 +13,7 @@ import anyio
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NetError, StoreError
 from loom_core.flow.executor.definition import compute_digests, flow_steps, step_title
 from loom_core.flow.executor.failures import request_failure_message
-from loom_core.flow.executor.inputs import validate_inputs, with_defaults, with_properties
+from loom_core.flow.executor.inputs import names_input, validate_inputs, with_defaults, with_properties
 from loom_core.flow.executor.questions import DeclinedError
 from loom_core.flow.executor.state import Frame, StepStatus
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
@@ -591,6 +591,19 @@ def _find_choice(value: object, choices: Sequence[ValueChoice]) -> list[ValueCho
     return find_choices(value, choices) if isinstance(value, str) and not found else found
 
 
+def _is_answer_kept(ask: AskConfig, step: StepConfig, frame: Frame) -> bool:
+    """Return whether a correction of other inputs leaves an answer as it is.
+
+    It does not if the user has given the answer to this question, and the question is another one now.
+    """
+    place = frame.rewound.get(step.step_id)
+    if place is None:
+        return False
+    is_answered_here = frame.given.get(ask.into, -1) >= place and ask.into not in frame.corrected
+    is_other = "$steps" in ask.question or any(names_input(ask.question, name) for name in frame.corrected)
+    return not (is_answered_here and is_other)
+
+
 class UserSteps:
     """Runner of steps that ask the user.
 
@@ -608,7 +621,7 @@ class UserSteps:
         flow = self._scene.parts.file.find_flow(frame.flow_id)
         name = ask.into or "answer"
         properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
-        is_first = not state.visited[frame.key + step.step_id]
+        is_first = not state.visited[frame.key + step.step_id] or _is_answer_kept(ask, step, frame)
         given = is_first and _is_input_given(ask.into, scope.inputs, properties)
         self._scene.enter(frame, step, "")
         if ask.options is not None:

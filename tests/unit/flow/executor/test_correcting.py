@@ -11,7 +11,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor
 from loom_core.runs.commands import ApprovalDecision, InputResponse, Retry
 from loom_core.runs.journal import Journal
-from loom_core.runs.run import Pending
+from loom_core.runs.run import Pending, Run
 
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
@@ -68,6 +68,31 @@ async def test_a_correction_goes_back_to_the_first_step_that_has_only_read_with_
     asked = [each.path for each in api.asked if each.path.startswith("/room")]
     assert asked == ["/room/周五", "/room/周六", "/room/周日"]
     assert api.asked[-1].body == {"day": "周日", "people": 5}
+
+
+async def test_after_a_correction_only_questions_that_are_others_now_are_asked_again(
+    api: Api, flows: Flows
+) -> None:
+    name = {"stepId": "name", "ask": {"question": "怎么称呼？", "into": "name"}}
+    book = _book(_LOOK, _ASK, name, _SURE, _POST)
+    book["input_schema"] = {
+        **_SCHEMA,
+        "properties": {**_SCHEMA["properties"], "name": {"type": "string", "title": "姓名"}},
+    }
+    executor = flows([book])
+
+    async def correct(run: Run, **values: Any) -> Run:
+        order = ApprovalDecision(id=run.pending[0].id, action="edit", arguments=values, ask_again=True)
+        return await executor.send_command(run.id, order)
+
+    run = await executor.execute("book", "订座", {"day": "周五", "people": 4})
+    run = await executor.send_command(run.id, _accept(run.pending[0], name="李雷"))
+    run = await correct(run, day="周六")
+    assert run.pending[0].reason == "周六，4 位？"  # neither was asked about the day
+    run = await correct(run, day="周日", people=5)
+    assert run.pending[0].reason == "周日，5 位？"
+    run = await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="approve"))
+    assert api.asked[-1].body == {"day": "周日", "people": 5, "name": "李雷"}
 
 
 async def test_what_a_correction_went_back_for_is_known_after_a_crash(
