@@ -192,7 +192,8 @@ class Phrases:
         """
         parts = schema.get("properties", {})
         names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
-        return self.either.format(names=names, value=next(iter(either.values())))
+        value = next(iter(with_titles(schema, either, self.language).values()))
+        return self.either.format(names=names, value=value)
 
     def _form(self, refused: RejectedValue) -> str:
         """Describe the form of an input, as far as its schema has texts for people."""

@@ -10,6 +10,7 @@ from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.actions import answer_small_talk, ask_sources, respond, send_run_command
 from loom_core.flow.turns.llm_routing import apply_decision, build_action_space, decide, route_by_model
 from loom_core.flow.turns.plan import flow_to_cancel
+from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.reply_parser import ParsedReply
 from loom_core.flow.understanding.small_talk import classify_small_talk
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse
@@ -75,13 +76,13 @@ async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOut
         known = await ask_sources(turn, found)
         route = route.with_problem(known.problem)
         answer = turn.runtime.answerer.answer_without_model(known, turn.phrases)
-        again, is_told = _why_unclear(turn, plan)
+        again, is_told = _why_unclear(turn, plan, run.pending[0].reason)
         text = answer.text if known.items and not is_told else again
         outcome = _ask_again(run, replace(route, action="respond" if known.items else "clarify"), text)
         return replace(outcome, citations=answer.citations)
 
 
-def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
+def _why_unclear(turn: TurnContext, plan: TurnPlan, question: str) -> tuple[str, bool]:
     """Return the text before a repeated question, and whether it says more than that nothing matches."""
     said, phrases = plan.said, turn.phrases
     if (flow := flow_to_cancel(turn.message, turn.file.flows)) is not None:
@@ -91,6 +92,9 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
     if said is None or said.refused is None:
         return phrases.again, False
     refused = said.refused
+    choices = [choice.label_in(phrases.language) for choice in choices_of(refused.schema)]
+    if choices and all(label in question for label in choices):
+        return phrases.again, False  # the repeated question lists them
     return phrases.rejection_text(refused), refused.value is not None or bool(refused.choices or refused.said)
 
 
