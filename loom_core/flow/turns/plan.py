@@ -13,7 +13,7 @@ from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
 from loom_core.flow.understanding.corrections import find_corrections
 from loom_core.flow.understanding.reply_parser import ParsedReply, parse_reply
-from loom_core.flow.understanding.slots import is_free_text
+from loom_core.flow.understanding.slots import is_free_text, names_input
 from loom_core.flow.understanding.small_talk import (
     is_again,
     is_cancel,
@@ -213,6 +213,8 @@ def interpret_reply(
     said = parse_reply(message, pending, inputs=with_properties(flow.input_schema, offered) if flow else {})
     if said.kind in {"approve", "deny", "cancel", "correct"}:
         return "said", said
+    if said.kind == "answer" and said.is_sure and names_input(message, _pending_properties(pending)):
+        return "said", said  # 「预约号K1024」, though a pattern of another flow has 预约
     fits_whole = said.kind == "answer" and _is_free(said, pending)
     is_most_of_it = _share(match, message) >= _MAX_OF_IT
     if match.flow is not None and (not fits_whole or is_most_of_it or is_request_or_refusal(message)):

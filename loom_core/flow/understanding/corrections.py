@@ -14,6 +14,7 @@ from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
     find_rejected_value,
+    hour_in_words,
     is_free_text,
     is_number,
     names_of,
@@ -47,10 +48,23 @@ _CORRECTIONS = (
     ),
     re.compile(r"\b(?:make|let)\s+(?:it|that|this)\s+(?:be\s+)?(?P<value>.+)", re.IGNORECASE),
     re.compile(
-        r"^\s*(?:no[,\s]+)?(?:i meant|i mean|actually|rather|it should be|it'?s)[,\s]+(?P<value>.+)",
+        r"^\s*(?:no[,\s]+|not [\w ]{1,30}?[,;]?\s+)?"
+        r"(?:i meant|i mean|actually|rather|it should be|it'?s)[,\s]+(?P<value>.+)",
         re.IGNORECASE,
     ),
     re.compile(r"\bnot\s+(?P<old>[\w ]+?)\s*[,;]?\s*(?:but|rather)\s+(?P<value>.+)", re.IGNORECASE),
+)
+_INSTEAD_OF = (  # a correction only if the second value is the current one
+    re.compile(
+        r"^\s*(?:(?:no|sorry|oh|wait|actually|it'?s|that'?s|should be)[,\s]+)*"
+        r"(?P<value>[\w: ]+?)\s*,?\s+not\s+(?P<old>[\w: ]+)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"(?:应该)?是(?P<value>[^，,。；;不]+?)\s*[，, ]?\s*不是(?P<old>[^，,。；;]+)"),
+    re.compile(
+        r"^\s*(?:no[,\s]+)?not\s+(?:on |at )?(?P<old>[\w: ]+?)\s*[,;]\s*(?:on |at )?(?P<value>[\w: ]+)",
+        re.IGNORECASE,
+    ),
 )
 _NO_NAME = re.compile(
     r"(?:我|我要|我想|那|就|它|这个|那个|还是|帮我|请|但是?|不过|可是|只是|是的?|好的?|先|再|都|it|that|this|them)*",
@@ -71,6 +85,7 @@ class _Correction:
     name: str
     value: str
     old: str
+    only: bool = False  # whether it corrects nothing but the input whose value is `old`
 
 
 def find_corrections(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
@@ -137,14 +152,15 @@ def find_refused_correction(message: str, inputs: Schema, *, known: Schema) -> R
 def _corrections(message: str) -> Iterator[_Correction]:
     """Yield possible corrections, in the message's original characters."""
     message = message[:_SHORT]
-    for pattern in _CORRECTIONS:
+    for pattern in (*_INSTEAD_OF, *_CORRECTIONS):
         match = pattern.search(to_simplified(message))
         if match is None:
             continue
         parts = {name: message[slice(*match.span(name))] for name, part in match.groupdict().items() if part}
         called = parts.get("name", "").strip()
         named = "" if _NO_NAME.fullmatch(to_simplified(called)) else called
-        yield _Correction(named, without_ending(parts["value"]), parts.get("old", ""))
+        value, old = without_ending(parts["value"]), parts.get("old", "")
+        yield _Correction(named, value, old, only=pattern in _INSTEAD_OF)
 
 
 def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema) -> dict[str, Any]:
@@ -167,11 +183,9 @@ def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema)
         return {}  # it is for that input and invalid, so it is no text for another
     if said.old:
         before = [
-            name
-            for name in fitting
-            if name in known and parse_value(said.old, name, inputs[name]) == known[name]
+            name for name in fitting if name in known and _read(said.old, name, inputs[name]) == known[name]
         ]
-        fitting = {name: fitting[name] for name in before} or fitting
+        fitting = {name: fitting[name] for name in before} or ({} if said.only else fitting)
         formed = [name for name in formed if name in fitting]
     chosen = (
         [name for name in formed if name in asked]
@@ -194,7 +208,7 @@ def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN40
         names = names_of(name, schema)
         if has_unit(names) and not has_own_unit(text, names):
             return MISSING
-    return parse_value(text, name, schema)
+    return parse_value(hour_in_words(text, schema), name, schema)
 
 
 def _is_called(said: str, name: str, schema: Schema) -> bool:

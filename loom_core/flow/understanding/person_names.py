@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from loom_core.cjk import HAN, has_cjk
 from loom_core.knowledge.text.scripts import to_simplified
 
-__all__ = ["is_for_person", "may_be_person", "person_in", "person_part"]
+__all__ = ["is_for_person", "is_person_alone", "may_be_person", "person_in", "person_part"]
 
 _FOR_PERSON = re.compile(
     r"姓名|名字|称呼|患者|病人|就诊人|客人|联系人|(?<![a-z])(?:full |first |last |your |patient'?s? |"
@@ -53,13 +53,14 @@ _GIVEN = f"[{HAN}]"
 _ENDS = "(?=$|[\\s,，。.;；、!！]|预约|约|挂|订|定|报|办|申请|请|取消|改|查|，|的)"
 _INTRODUCED_ZH = re.compile(
     "(?:我的?(?:名字)?(?:叫做?|名叫)|(?:姓名|名字|名)(?:就?[是写叫为]|[:：])?|(?:预约|预订|联系|入住|就诊)人(?:是|为|叫|[:：])|"
-    "本人(?:是|叫)?|(?:就?写|登记|挂))\\s*"
-    f"(?P<name>{_GIVEN}{{2,4}}?(?=$|[\\s,，。.;；、!！]|的名)|[A-Za-z][A-Za-z .'-]*)|"
+    "本人(?:是|叫)?|(?:就?写|登记))\\s*"
+    f"(?P<name>{_GIVEN}{{2,4}}?(?=$|[\\s,，。.;；、!！吧呢啊]|的名)|[A-Za-z][A-Za-z .'-]*)|"
+    f"挂(?P<listed>{_SURNAME}{_GIVEN}{{1,2}}?)(?=$|[\\s,，。.;；、!！吧呢啊]|的名)|"
     f"我(?:的名字)?是(?P<am>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}|"
     f"[给帮替](?P<other>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}"
 )
 
-_PART = re.compile(r"[^\s,，。;；、!！][^,，。;；、!！]*")
+_PART = re.compile(rf"[^\s,，。;；、!！](?:(?!(?<=[{HAN}])\s|\s(?=[{HAN}]))[^,，。;；、!！])*")
 _ALONE = re.compile(rf"{_SURNAME}{_GIVEN}{{1,2}}|{_WORD}(?: {_WORD}){{1,3}}")
 
 
@@ -92,8 +93,17 @@ def person_in(text: str) -> tuple[int, int] | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
+def is_person_alone(text: str) -> bool:
+    """Return whether a text is no more than a name, and looks like one: 王小明, "Li Wei"."""
+    plain = text.strip().rstrip(".!。！")
+    return bool(_ALONE.fullmatch(to_simplified(plain))) and may_be_person(plain)
+
+
 def person_part(text: str) -> tuple[int, int] | None:
-    """Return the span of the only part between commas that is no more than a name, in a longer text."""
+    """Return the span of the only part of a longer text that is no more than a name.
+
+    Parts are between commas; in Chinese also between spaces.
+    """
     parts = list(_PART.finditer(text))
     named = [part.span() for part in parts if _ALONE.fullmatch(to_simplified(part[0]))]
     return named[0] if len(parts) > 1 and len(named) == 1 and may_be_person(text[slice(*named[0])]) else None

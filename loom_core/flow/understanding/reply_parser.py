@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from loom_core.flow.understanding.corrections import (
     find_restated_inputs,
     is_retraction,
 )
+from loom_core.flow.understanding.formats import has_format
+from loom_core.flow.understanding.person_names import is_person_alone, person_in, person_part
 from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
@@ -23,6 +26,7 @@ from loom_core.flow.understanding.slots import (
     accepts_any_text,
     extract_slots,
     find_rejected_value,
+    hour_in_words,
     is_free_text,
     is_person,
     label_of,
@@ -38,6 +42,7 @@ from loom_core.flow.understanding.small_talk import (
     is_request_or_refusal,
 )
 from loom_core.flow.understanding.yes_no import yes_or_no
+from loom_core.knowledge.sources.small_talk import needs_retrieval
 from loom_core.knowledge.text.scripts import to_simplified
 
 if TYPE_CHECKING:
@@ -49,7 +54,10 @@ ReplyKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel",
 
 _MAX_LENGTH = 2000  # characters of a message that are read
 
+_CANCELS = re.compile(r"\bcancel(?: (?:it|that|this))?\b|取消(?:掉|吧|了|它)*", re.I)
+
 _FEW = 3  # parts of a message that asks to repeat
+_MAX_WORDS = 6  # words of a text that is given without its name, among several that are asked for
 
 _SEGMENTS = re.compile(r"\s*(?:[,，;；、\n]|\band\b|和)\s*")
 _GAP = re.compile(r"(\s{2})\s+")  # long ones would be scanned repeatedly
@@ -93,6 +101,8 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
         return replace(given, is_choice=True)  # an answer may be named 取消
     is_question_open = pending.kind == "question"
+    if not is_question_open and _agrees_to_cancel(message, pending.reason):
+        return ParsedReply("approve")
     if is_cancel(message, asked=bool(asked) or not is_question_open):
         return ParsedReply("cancel")
     if is_question_open and is_declined(message):
@@ -111,7 +121,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
             given, values={**_find_additional_inputs(message, correctable, asked, known), **given.values}
         )
     corrects = corrects or find_restated_inputs(message, correctable, known=known)
-    if len(corrects) == 1:
+    if len(corrects) == 1 or _has_each(message, corrects, correctable):
         return ParsedReply("correct", corrects)
     if (
         is_question_open
@@ -119,7 +129,16 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
         and (kept := _find_additional_inputs(message, correctable, asked, known))
     ):
         return ParsedReply("correct", kept)  # for another question, which is not asked again
-    refused = next(filter(None, (find_rejected_value(message, *each) for each in asked.items())), None)
+    refused = next(
+        filter(
+            None,
+            (
+                find_rejected_value(hour_in_words(message, schema), name, schema)
+                for name, schema in asked.items()
+            ),
+        ),
+        None,
+    )
     refused = refused or find_refused_correction(message, correctable, known=known)
     wanted = next(
         (RejectedValue(name, None, schema) for name, schema in asked.items() if not is_free_text(schema)),
@@ -131,16 +150,42 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
 
 
+def _agrees_to_cancel(message: str, question: str) -> bool:
+    """Return whether "yes, cancel it" answers a question of whether to cancel something."""
+    rest, count = _CANCELS.subn(" ", message)
+    return bool(count and _CANCELS.search(question)) and yes_or_no(rest) is True
+
+
 def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
     """Find additional inputs in a reply: 「三天病假」 to how many days, a phone number to the time."""
-    if any(is_free_text(schema) for schema in asked.values()) or negates(message) or is_question(message):
+    is_taken = any(
+        is_free_text(schema)
+        and not (is_person(name, schema) and (person_in(message) or person_part(message)))
+        for name, schema in asked.items()
+    )
+    if is_taken or negates(message) or is_question(message):
         return {}
     others = {
         name: schema
         for name, schema in inputs.items()
         if name not in asked and (choices_of(schema) or name not in known)
     }
+    texts = [name for name, schema in others.items() if is_free_text(schema)]
+    if len(texts) == 1 and is_person(texts[0], others[texts[0]]) and _is_name(message):
+        return {texts[0]: message.strip().rstrip(".!。！")}
     return {each.name: each.value for each in extract_slots(message, others)}
+
+
+def _is_name(message: str) -> bool:
+    return is_person_alone(message) and yes_or_no(message) is None and needs_retrieval(message)
+
+
+def _has_each(message: str, corrects: Mapping[str, Any], inputs: Schema) -> bool:
+    """Return whether a message has all corrected values in different places: 「改成周五下午两点」."""
+    found = extract_slots(message, {name: inputs[name] for name in corrects})
+    spans = sorted((each.start, each.end) for each in found)
+    apart = all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+    return len(found) > 1 and apart and {each.name: each.value for each in found} == dict(corrects)
 
 
 def _wants_again(message: str) -> bool | None:
@@ -189,14 +234,15 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
         name, schema = next(iter(asked.items()))
         if choices_of(schema) and (chosen := _parse_choice(message, name, schema)) is not None:
             return chosen
-        value = parse_value(message, name, schema)
+        value = parse_value(hour_in_words(message, schema), name, schema)
         if value is MISSING:
             return _UNCLEAR
         about_it = (
             not is_free_text(schema) or accepts_any_text(name, schema) or label_of(message, name, schema) > 0
         )
         return ParsedReply("answer", {name: value}, is_sure=about_it or not _is_additional(message))
-    given = [each for each in extract_slots(message, asked) if not negates(message)]
+    is_told = not negates(message) and (not is_question(message) or is_proposal(message))
+    given = extract_slots(message, asked) if is_told else []
     found = {each.name: each.value for each in given if each.labelled} | _parse_labelled(message, asked)
     found = {each.name: each.value for each in given if _is_whole(each, message, asked)} | found
     texts = [message[each.start : each.end] for each in given if each.name in found]
@@ -230,14 +276,31 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
         if value is not MISSING:
             found[free[0]] = value
             rest = []
+    if not found and is_told and (words := _parse_words(message, asked)):
+        return ParsedReply("answer", words)
     return ParsedReply("answer", found, is_sure=not rest) if found else _UNCLEAR
+
+
+def _parse_words(message: str, asked: Schema) -> dict[str, Any]:
+    """Parse words without a form as the only requested input that they can be, a name or another text."""
+    if _is_additional(message) or any(find_rejected_value(message, *each) for each in asked.items()):
+        return {}
+    persons = [name for name, schema in asked.items() if is_free_text(schema) and is_person(name, schema)]
+    texts = [name for name, schema in asked.items() if is_free_text(schema) and name not in persons]
+    wanted = persons if persons and is_person_alone(message) else texts
+    if len(wanted) != 1 or len(message.split()) > _MAX_WORDS:
+        return {}
+    value = parse_value(without_beginning(message), wanted[0], asked[wanted[0]])
+    return {} if value is MISSING else {wanted[0]: value}
 
 
 def _is_whole(found: SlotMatch, message: str, asked: Schema) -> bool:
     """Return whether a value has a form that no other requested input has."""
-    text = message[found.start : found.end]
+    text, schema = message[found.start : found.end], asked[found.name]
     others = [name for name in _inputs_with_pattern(asked, asked) if name != found.name]
-    return bool(text) and "pattern" in asked[found.name] and not _fits_others(text, others, asked)
+    return (
+        bool(text) and ("pattern" in schema or has_format(schema)) and not _fits_others(text, others, asked)
+    )
 
 
 def _is_additional(text: str) -> bool:

@@ -33,10 +33,12 @@ __all__ = [
     "find_rejected_value",
     "fits",
     "holds_words",
+    "hour_in_words",
     "is_free_text",
     "is_number",
     "is_person",
     "label_of",
+    "names_input",
     "names_of",
     "parse_typed",
     "parse_value",
@@ -104,6 +106,11 @@ _BEGINS = re.compile(
     r"(?:it is|it's|i'?d like|because(?: of)?|on|from|starting(?: on| from)?)\s)\s*",
     re.IGNORECASE,
 )
+_HOUR_ALONE = re.compile(
+    r"(?:(?:ok|well|um|at|那就?|就)[,\s]*)*(?P<hour>[0-2]?[0-9])(?:\s*(?:then|please|pls|吧|好了))*[.!。]?",
+    re.I,
+)
+_AROUND_NAME = re.compile(r"^(?:my|the|it'?s|我的|是)|[\s:：=是为]|(?:\bis|'s)\s*$", re.I)
 _ANYTHING = re.compile(
     r"问题|疑问|咨询|留言|内容|备注|\b(?:question|message|comment|feedback|note)s?\b", re.I
 )
@@ -139,11 +146,33 @@ def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) ->
         if schema.get("type") == "boolean" and (yes := yes_or_no(words)) is not None:
             return yes
         value = _parse_words(words, name, schema)
-        if value is not MISSING and (value := _validate(name, value, schema)) is not MISSING:
+        if value is not MISSING and (value := _validate_code(name, value, schema)) is not MISSING:
             return value
     if whole:
         return MISSING
     return _find_value_within(written, name, schema) if _pattern(schema) else _only_choice(said, name, schema)
+
+
+def hour_in_words(text: str, schema: Schema) -> str:
+    """Return a bare number as a time of the day, where that is asked for: "9" as "at 9"; else the text."""
+    hour = _HOUR_ALONE.fullmatch(text.strip()) if schema.get("format") == "time" else None
+    return f"at {hour['hour']}" if hour else text
+
+
+def names_input(text: str, schemas: Schema) -> bool:
+    """Return whether a text begins with the name of an input, and its value: 「预约号K1024」."""
+    return any(
+        each.labelled and _holds_name(text[: each.start], each.name, schemas[each.name])
+        for each in extract_slots(text, schemas)
+    )
+
+
+def _holds_name(text: str, name: str, schema: Schema) -> bool:
+    """Return whether a text is no more than the name of an input."""
+    plain = _AROUND_NAME.sub("", to_simplified(text)).casefold()
+    return any(
+        plain == _AROUND_NAME.sub("", to_simplified(each)).casefold() for each in _label_names(name, schema)
+    )
 
 
 def find_rejected_value(text: str, name: str, schema: Schema) -> RejectedValue | None:
@@ -255,7 +284,7 @@ def _find_value_within(text: str, name: str, schema: Schema) -> Any | Missing:  
     found: list[Any] = []
     last = ""
     for part in texts_within(text, _pattern(schema)):
-        value = _validate(name, part, schema)
+        value = _validate_code(name, part, schema)
         if value is not MISSING and (not found or to_simplified(str(value)).casefold() != last):
             found.append(value)
             last = to_simplified(str(value)).casefold()
@@ -284,6 +313,14 @@ def _validate(name: str, value: object, schema: Schema) -> Any | Missing:  # noq
         return arguments.validate({name: value})[name]
     except (InvalidInputError, KeyError):
         return MISSING
+
+
+def _validate_code(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
+    """Validate a value; one that its pattern wants in capitals may be in small letters: k1024."""
+    read = _validate(name, value, schema)
+    if read is MISSING and _pattern(schema) and isinstance(value, str):
+        return _validate(name, value.upper(), schema)
+    return read
 
 
 def texts_within(text: str, pattern: str) -> Iterator[str]:
@@ -328,9 +365,24 @@ _MAX_SEARCHED_LENGTH = 2000
 _SEGMENT = re.compile(r"[^,，;；。、\n]+")
 _NEGATED = re.compile(r"(?:不是|不要|不想|别|除了|\bnot(?: on| at| for)?|\bexcept|\bno)\s*$", re.I)
 _OR = re.compile(r"\s*(?:\bor\b|或|还是)", re.I)
+# What does not suit is not wanted: 「周五来不了」, "can't make it on Friday".
+_UNSUITABLE = re.compile(
+    r"(?:can['’]?t|cannot|won['’]?t) (?:make(?: it)?|come|do(?: it)?|be there)(?: (?:on|at|for))?\s*$", re.I
+)
+_UNSUITED = re.compile(
+    r"[上中下]?午?(?:我|他|她)?(?:都|可能|又)?(?:来不了|去不了|来不及|不行|没空|没时间|不方便|有事)|"
+    r"\s*(?:does|wo|is|did)n['’]?t (?:work|suit|good|possible)|\s*is (?:no good|not (?:good|possible))",
+    re.I,
+)
+_REPAIR = re.compile(
+    r"\W*(?:no,? (?:wait|sorry)|wait,? no|sorry|i mean|make (?:it|that)|scratch that|or rather|"
+    r"不对|哦不|啊不|不不|说错了|应该是)(?:\W+(?:on|at|for|the))*\W*",
+    re.I,
+)
 _PROBES = ("hello there, please", "你好请问一下")
 _BEHIND = r"\s*(?:[:：=]|是|为|\bis\b|\bof\b|号码?|\bnumber\b)?\s*"
 _VALUE = re.compile(r"[^\s,，;；。、]+")
+_WORD_END = r"(?![a-z])"
 _SHORT = 2  # characters of a Latin name that is too short to search for
 
 
@@ -358,7 +410,7 @@ def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
 
     An input with several values is left out, and so is a value that may belong to several inputs: the run
     asks for them. Free text is found only after its name (`reason: …`), and the name of a person only if
-    it is introduced as one.
+    it is introduced as one, or is all between two commas where no other text can be meant.
 
     Args:
         message: the user's message.
@@ -366,10 +418,10 @@ def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
     """
     message = message[:_MAX_SEARCHED_LENGTH]
     everything = [each for name, schema in schemas.items() for each in _candidates(message, name, schema)]
+    everything += _find_person_part(message, schemas, everything)
     open_ = {each.name for each in everything if _OR.match(message, each.end)}
-    found = [
-        each for each in everything if each.name not in open_ and not _NEGATED.search(message[: each.start])
-    ]
+    found = [each for each in everything if each.name not in open_ and not _is_rejected(each, message)]
+    found = [each for each in found if not any(_is_repaired(each, other, message) for other in found)]
     told = {each.name for each in found if each.labelled}
     found = [each for each in found if each.labelled or each.name not in told]
     single = [
@@ -377,6 +429,17 @@ def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
     ]
     sure = [each for each in single if not any(_contests(other, each) for other in found)]
     return list({each.name: each for each in reversed(sure)}.values())
+
+
+def _is_rejected(found: SlotMatch, message: str) -> bool:
+    before = message[: found.start]
+    unsuitable = _UNSUITABLE.search(before) or _UNSUITED.match(message, found.end)
+    return bool(_NEGATED.search(before) or unsuitable)
+
+
+def _is_repaired(found: SlotMatch, other: SlotMatch, message: str) -> bool:
+    """Return whether the speaker replaces a value by another one: "Monday, no wait, Tuesday"."""
+    return found.name == other.name and bool(_REPAIR.fullmatch(message, found.end, other.start))
 
 
 def _contests(other: SlotMatch, one: SlotMatch) -> bool:
@@ -415,6 +478,20 @@ def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
             yield SlotMatch(name, value, *span, labelled=True)
 
 
+def _find_person_part(message: str, schemas: Schema, found: Sequence[SlotMatch]) -> Iterator[SlotMatch]:
+    """Find a name that nothing introduces, where only one input takes words: 「牙科，王小明，周四」."""
+    texts = [name for name, schema in schemas.items() if is_free_text(schema)]
+    if (
+        len(texts) != 1
+        or not is_person(texts[0], schemas[texts[0]])
+        or any(each.name in texts for each in found)
+    ):
+        return
+    span = person_part(message)
+    if span and fits(value := message[slice(*span)], texts[0], schemas[texts[0]]):
+        yield SlotMatch(texts[0], value, *span)
+
+
 def _find_choices(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
     form = normalise(message)
     held = [
@@ -435,8 +512,10 @@ def _find_patterned(message: str, name: str, schema: Schema, pattern: str) -> It
     if any(True for probe in _PROBES for _ in spans_within(probe, pattern)):
         return
     for start, end in spans_within(message, pattern):
-        if fits(message[start:end], name, schema) and not _cuts_number(message, start, end):
-            yield SlotMatch(name, message[start:end], start, end)
+        if _cuts_number(message, start, end):
+            continue
+        if (value := _validate_code(name, message[start:end], schema)) is not MISSING:
+            yield SlotMatch(name, value, start, end)
 
 
 def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[SlotMatch]:
@@ -445,7 +524,9 @@ def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) ->
     for called in names:
         if called.isascii() and len(called) <= _SHORT:
             continue
-        label = rf"(?<![A-Za-z0-9]){re.escape(to_simplified(called))}(?![a-z])"
+        label = (
+            rf"(?<![A-Za-z0-9]){re.escape(to_simplified(called))}{_WORD_END if called[-1].isascii() else ''}"
+        )
         if is_free_text(schema) or choices_of(schema) or schema.get("type") == "boolean":
             for match in re.finditer(
                 rf"{label}\s*(?:[:：=]|是|为|\bis\b)\s*(?P<value>[^,，;；。\n]+)", plain, re.I

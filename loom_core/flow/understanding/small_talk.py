@@ -27,7 +27,7 @@ _MAX_LENGTH = 60
 _PARTS = re.compile(r"[,，。.!！;；、~…]+\s*")
 _ENDINGS = re.compile(r"(?:吧|啊|呀|呢|哦|啦|嘛|谢谢|please|thanks|thank you)$")
 
-_CANCEL = re.compile(
+_CANCEL_ONCE = (
     r"(?:那|那就|还是|请|帮我|我要|我想|麻烦)*"
     r"(?:算了|取消(?:掉|它|这个|申请|流程|操作|办理)?|(?:先)?不(?:想|要)?(?:办|弄|做|填|搞)(?:理)?|别(?:办|弄|做)|"
     r"退出|停止|终止|放弃|结束|当我没说|不需要|不要)(?:了)?"
@@ -37,6 +37,7 @@ _CANCEL = re.compile(
     r"(?: it| that| this| about it| the (?:request|whole thing|process|flow))?"
     r"|i(?:'ve| have)? changed my mind|let's not"
 )
+_CANCEL = re.compile(rf"(?:{_CANCEL_ONCE})(?:\s*(?:{_CANCEL_ONCE}))?")  # 「算了不约了」
 _CANCEL_NOT = re.compile(r"不要|不需要|leave|drop|forget")  # alone, they answer no to a question
 _WELL = re.compile(r"oh|well|wait|actually|sorry|h?mm+|哦|噢|呃|那|那个|等等|等一下")
 _DECLINED = re.compile(r"不(?:用|需要|要|必)了|no thank(?:s| you)|not any ?more")

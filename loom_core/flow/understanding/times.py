@@ -245,7 +245,7 @@ _RULES = (
         rf"\b{_HOUR}\s*o'?\s?clock\b",
         rf"\b(?P<hour>{_WORD})[ -](?P<minute>{_MINUTE})\b(?:\s*{_MERIDIEM})?",
         rf"(?:\b(?:at|around|about|by)|@)\s*{_HOUR}{_NO_TIME}{_NO_COUNT}",
-        rf"(?:\b(?:at|around|about|by)|@)\s*{_HOUR}(?=\s+(?:on|in|this|tomorrow|today|please|for|if|pls|ish)\b)",
+        rf"(?:\b(?:at|around|about|by)|@)\s*{_HOUR}(?=\s+(?:on|in|this|tomorrow|today|please|for|if|pls|ish|then)\b)",
         rf"\b{_HOUR}(?=(?:ish)?\s+(?:tonight|at night|"
         r"(?:in the|this|tomorrow|of the)\s+(?:early\s+)?(?:morning|afternoon|evening|night)))",
         rf"(?<=morning |ternoon |evening |tonight ){_HOUR}{_NO_TIME}{_NO_COUNT}",
