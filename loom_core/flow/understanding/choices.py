@@ -1,4 +1,4 @@
-"""The choices of an input and their titles: `enum`, or `oneOf` with `const` and `title`.
+"""The choices of an input and their titles: `enum`, or `oneOf` with `const`, `title` and `synonyms`.
 
 A choice is meant by its title, by its number in the list, by a date or a time in the user's own words, or by
 words of its title. What fits several is no choice yet: the user is asked which.
@@ -56,15 +56,17 @@ class ValueChoice:
     Attributes:
         value: value for the API.
         title: its title, maybe bilingual (`牙科 / Dental`); empty for the value itself.
+        synonyms: other words that users say for it; they are not shown.
     """
 
     value: Any
     title: str = ""
+    synonyms: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Names of the choice; none for a value that is no text and has no title."""
-        named = [*self._titles, *([self.value] if isinstance(self.value, str) else [])]
+        named = [*self._titles, *([self.value] if isinstance(self.value, str) else []), *self.synonyms]
         return list(dict.fromkeys(each.strip() for each in named if each.strip()))
 
     @property
@@ -93,8 +95,9 @@ def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
         if not isinstance(form, Mapping) or "const" not in form:
             return []
         part = cast("Mapping[str, Any]", form)
-        title = part.get("title")
-        found.append(ValueChoice(part["const"], title if isinstance(title, str) else ""))
+        title, synonyms = part.get("title"), part.get("synonyms")
+        others = [str(each) for each in cast("list[object]", synonyms)] if isinstance(synonyms, list) else []
+        found.append(ValueChoice(part["const"], title if isinstance(title, str) else "", tuple(others)))
     return found
 
 

@@ -23,7 +23,7 @@ BOOK: dict[str, Any] = {
                 "title": "科室 / department",
                 "oneOf": [
                     {"const": "D01", "title": "牙科 / Dental"},
-                    {"const": "D02", "title": "眼科 / Eye clinic"},
+                    {"const": "D02", "title": "眼科 / Eye clinic", "synonyms": ["眼睛", "oculist"]},
                     {"const": 3, "title": "内科 / Internal medicine"},
                 ],
             }
@@ -41,6 +41,7 @@ BOOK: dict[str, Any] = {
         ("眼科吧", "D02", "眼科"),
         ("我要看眼科", "D02", "眼科"),
         ("D02", "D02", "眼科"),
+        ("看眼睛", "D02", "眼科"),
         ("内科", 3, "内科"),
     ],
 )
