@@ -94,6 +94,7 @@ def _doubt(message: str, pattern: str) -> NegationKind:
         ("check whether R20419 is ready", "R20419"),
         ("我老公突然说不出话 半边身子动不了了", "半边身子"),
         ("走不动了，帮我叫护士", "叫护士"),
+        ("喘不过气来了 快", "喘不过气来?了?"),
     ],
 )
 def test_who_asks_for_it_is_taken_at_their_word(message: str, pattern: str) -> None:
