@@ -262,6 +262,11 @@ class FlowConfig(ConfigSection):
         """Name of the flow for people."""
         return self.name or self.flow_id
 
+    @property
+    def only_informs(self) -> bool:
+        """Whether the flow changes and asks nothing: no step does more than to choose what it says."""
+        return self.endpoint is None and bool(self.steps) and all(each.kind == "none" for each in self.steps)
+
 
 class SkillConfig(ConfigSection):
     """Instructions for a situation that a model recognises."""

@@ -45,6 +45,11 @@ class TriggerSource(Protocol):
         """Whether the flow is enabled."""
         ...
 
+    @property
+    def only_informs(self) -> bool:
+        """Whether the flow changes and asks nothing."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TriggerMatch:
@@ -167,7 +172,13 @@ def _match(trigger: _Trigger, normal: NormalText, clock: MatchClock) -> TriggerM
     """Return the first match that is certain; else the first."""
     first: TriggerMatch | None = None
     for found in islice(trigger.search.find(normal.text, clock), _MAX_PLACES):
-        why = detect_negation(normal.text, found.start, found.end, pattern=trigger.text.source)
+        why = detect_negation(
+            normal.text,
+            found.start,
+            found.end,
+            pattern=trigger.text.source,
+            only_informs=trigger.flow.only_informs,
+        )
         if why and first:
             continue
         start, end = normal.span(found.start, found.end)

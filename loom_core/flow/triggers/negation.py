@@ -19,6 +19,8 @@ are in doubt, by these rules:
 - **Mentions** are in doubt: of the past, of results and of hypotheses (「我已经请过假了」, 「付款失败了」,
   "if I take leave"); of what another person wants, or wants the user to do (「我同事要请假」, 「他让我转账」,
   "she asked to"). A wish for another person is a request: 「帮他请假」.
+- **Reports.** A flow that only says something, such as whom to call in an emergency, is meant by what has
+  just happened, to the user or others: 「我妈晕倒了，怎么办」. The past and hypotheses stay mentions.
 """
 
 from __future__ import annotations
@@ -85,7 +87,9 @@ class ClauseContext:
         return any(_APOSTROPHE.sub("", found[0]) not in pattern for found in words.finditer(plain))
 
 
-def detect_negation(text: str, start: int, end: int, *, pattern: str) -> NegationKind:
+def detect_negation(
+    text: str, start: int, end: int, *, pattern: str, only_informs: bool = False
+) -> NegationKind:
     """Detect whether a part of a message is only named, not asked for.
 
     Args:
@@ -93,11 +97,14 @@ def detect_negation(text: str, start: int, end: int, *, pattern: str) -> Negatio
         start: start of the part; an empty part stands for the whole message.
         end: end of the part.
         pattern: the matching pattern: words of doubt in it are intended.
+        only_informs: whether the flow changes and asks nothing, so that a report of something asks for it.
     """
     place = ClauseContext.of(text, start, end, pattern=pattern)
     languages = [each for each in (_Chinese, _English) if place.contains(each.script)]
     if any(each.is_negated(place) for each in languages):
         return "negation"
+    if only_informs:
+        return "" if all(each.tells_of_now(place) for each in languages) else "mention"
     if any(each.is_asked_about(place) for each in languages):
         return "question"
     return "mention" if any(each.is_mentioned(place) for each in languages) else ""
@@ -216,6 +223,14 @@ _ZH_POLITE = re.compile(
 _ZH_FORCED = re.compile("被.{0,4}(?:要求|叫|通知|逼|强制|安排|建议)")
 
 
+# --- reports ---
+_ZH_WHAT_NOW = re.compile("[了吧啊呢,]*(?:该|要|我)*怎么(?:办|弄|处理)")
+_ZH_NOT_NOW = re.compile(
+    f"{_ZH_IF}|宁可|宁愿|听说|据说|以前|曾|上次|上个?(?:周|星期|礼拜|月)|去年|前年|怕|担心|会不会"
+)
+_ZH_ONCE = re.compile("了?过")
+
+
 class _Chinese:
     """Negation detection for Chinese."""
 
@@ -236,6 +251,14 @@ class _Chinese:
         return bool(_ZH_ENDED.search(place.after)) or _is_negated_before_chinese(
             _tight(place.before), place.inside
         )
+
+    @staticmethod
+    def tells_of_now(place: ClauseContext) -> bool:
+        """Return whether the message may report what is happening, not the past or a hypothesis."""
+        before, after = _tight(place.before), place.after
+        if _ZH_ASKING.search(before) or (_ZH_ASKED.match(after) and not _ZH_WHAT_NOW.match(after)):
+            return False
+        return not (_ZH_NOT_NOW.search(before) or _ZH_ONCE.match(after))
 
     @staticmethod
     def is_asked_about(place: ClauseContext) -> bool:
@@ -400,6 +423,14 @@ _EN_SAYS = re.compile(
 )
 
 
+# --- reports ---
+_EN_NOT_NOW = re.compile(
+    r"\b(?:if|suppose|used to|in case|afraid of|previously|yesterday|last (?:week|month|year|summer|winter)|"
+    r"(?:days?|weeks?|months?|years?) ago)\b",
+    re.I,
+)
+
+
 class _English:
     """Negation detection for English."""
 
@@ -416,6 +447,13 @@ class _English:
         if place.has_own_words(_EN_NEGATION, _EN_NEUTRAL) or _EN_TAKEN_BACK.search(place.later):
             return True
         return bool(_EN_ENDED.search(place.after)) or _is_negated_before_english(place.before, place.inside)
+
+    @staticmethod
+    def tells_of_now(place: ClauseContext) -> bool:
+        """Return whether the message may report what is happening, not the past or a hypothesis."""
+        if _EN_ASKING.search(_EN_NEUTRAL.sub("·", place.before)) or _EN_ASKED.match(place.after):
+            return False
+        return not (_EN_NOT_NOW.search(place.before) or _EN_NOT_NOW.search(place.after))
 
     @staticmethod
     def is_asked_about(place: ClauseContext) -> bool:

@@ -67,7 +67,9 @@ _MESSAGES = st.text(max_size=40) | st.lists(
 
 
 def _flow(pattern: str) -> SimpleNamespace:
-    return SimpleNamespace(flow_id="f", trigger_patterns=[pattern], priority=0, enabled=True)
+    return SimpleNamespace(
+        flow_id="f", trigger_patterns=[pattern], priority=0, enabled=True, only_informs=False
+    )
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -23,7 +23,9 @@ def no_re2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _flows(*patterns: str) -> list[SimpleNamespace]:
     return [
-        SimpleNamespace(flow_id=str(at), trigger_patterns=[pattern], priority=0, enabled=True)
+        SimpleNamespace(
+            flow_id=str(at), trigger_patterns=[pattern], priority=0, enabled=True, only_informs=False
+        )
         for at, pattern in enumerate(patterns)
     ]
 

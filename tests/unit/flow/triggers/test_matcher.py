@@ -12,7 +12,11 @@ from loom_core.flow.triggers import TriggerMatch, TriggerMatcher, check_pattern
 
 def _flow(flow_id: str, *patterns: str, priority: int = 0, enabled: bool = True) -> SimpleNamespace:
     return SimpleNamespace(
-        flow_id=flow_id, trigger_patterns=list(patterns), priority=priority, enabled=enabled
+        flow_id=flow_id,
+        trigger_patterns=list(patterns),
+        priority=priority,
+        enabled=enabled,
+        only_informs=False,
     )
 
 

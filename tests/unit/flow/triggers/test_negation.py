@@ -279,6 +279,29 @@ def test_words_of_doubt_that_the_pattern_itself_holds_are_meant(message: str, pa
     assert _doubt(message, pattern) == ""
 
 
+@pytest.mark.parametrize(
+    ("message", "pattern", "kind"),
+    [
+        ("我妈晕倒了", "晕倒", ""),
+        ("我爸刚才晕倒了怎么办", "晕倒", ""),
+        ("老公已经没有呼吸了", "没有呼吸", ""),
+        ("my father collapsed and had no pulse", "collapsed", ""),
+        ("如果我爸晕倒怎么办", "晕倒", "mention"),
+        ("我爸去年晕倒过一次", "晕倒", "mention"),
+        ("怎么转人工", "人工", "mention"),
+        ("my father fainted last year", "fainted", "mention"),
+        ("what do I do if he faints", "faints", "mention"),
+        ("it's not an emergency", "emergency", "negation"),
+        ("我没有晕倒", "晕倒", "negation"),
+    ],
+)
+def test_a_flow_that_only_informs_is_meant_by_a_report_of_now(
+    message: str, pattern: str, kind: NegationKind
+) -> None:
+    at = message.index(pattern)
+    assert detect_negation(message, at, at + len(pattern), pattern=pattern, only_informs=True) == kind
+
+
 def test_a_part_of_no_length_stands_for_the_whole_message() -> None:
     assert detect_negation("明天请假", 0, 0, pattern="(?=.*请假)") == ""
     assert detect_negation("明天不请假", 0, 0, pattern="(?=.*请假)") == "negation"

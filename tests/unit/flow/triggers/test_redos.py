@@ -101,7 +101,9 @@ _CORPUS: list[tuple[str, str, str]] = [
 
 
 def _flow(pattern: str) -> SimpleNamespace:
-    return SimpleNamespace(flow_id="hostile", trigger_patterns=[pattern], priority=0, enabled=True)
+    return SimpleNamespace(
+        flow_id="hostile", trigger_patterns=[pattern], priority=0, enabled=True, only_informs=False
+    )
 
 
 def _messages(unit: str, tail: str) -> list[str]:
