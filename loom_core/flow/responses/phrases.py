@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.cjk import has_cjk, is_chinese
 from loom_core.flow.understanding.choices import SHOWN, choices_of, with_titles
+from loom_core.flow.understanding.formats import format_in_words
 from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class Phrases:
     def rejection_text(self, refused: RejectedValue) -> str:
         """Explain why a value was rejected and what is valid, as far as its schema has texts for people."""
         if refused.choices:
-            return self.ambiguous.format(name=refused.title, values=self.join.join(refused.choices))
+            meant = (format_in_words(each, refused.schema, self.language) for each in refused.choices)
+            return self.ambiguous.format(name=refused.title, values=self.join.join(map(str, meant)))
         wants = self.describe_valid_values(refused)
         if refused.said:
             return f"{self.unoffered.format(said=refused.said)}{self.space}{wants}".rstrip()

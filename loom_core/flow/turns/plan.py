@@ -11,7 +11,7 @@ from loom_core.flow.executor.inputs import with_properties
 from loom_core.flow.policy.disambiguation import DECLINED, Disambiguation
 from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
-from loom_core.flow.understanding.corrections import find_corrections
+from loom_core.flow.understanding.corrections import find_corrections, find_restated_inputs
 from loom_core.flow.understanding.reply_parser import ParsedReply, parse_reply
 from loom_core.flow.understanding.slots import is_free_text, names_input
 from loom_core.flow.understanding.small_talk import (
@@ -150,7 +150,10 @@ async def _plan_retry(turn: TurnContext) -> TurnPlan | None:
     inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
     chosen = {step.ask.into for step in flow.steps if step.ask and step.ask.options} if flow else set[str]()
     inputs = {name: each for name, each in inputs.items() if name not in chosen}  # only a question asks again
-    values = find_corrections(turn.message, inputs, known=dict.fromkeys(inputs), asked={})
+    known = dict.fromkeys(inputs)
+    values = find_corrections(turn.message, inputs, known=known, asked={})
+    if not values and len(alone := find_restated_inputs(turn.message, inputs, known=known)) == 1:
+        values = alone
     return TurnPlan(kind="retry", run=last, parameters=values) if values else None
 
 

@@ -54,6 +54,9 @@ _CORRECTIONS = (
     ),
     re.compile(r"\bnot\s+(?P<old>[\w ]+?)\s*[,;]?\s*(?:but|rather)\s+(?P<value>.+)", re.IGNORECASE),
 )
+_MAY_BE = re.compile(
+    r"(?:[吗么][?？]?|,? (?:please|is that ok(?:ay)?|possible)\?|\?)\s*$"
+)  # 「能改成周五吗」
 _INSTEAD_OF = (  # a correction only if the second value is the current one
     re.compile(
         r"^\s*(?:(?:no|sorry|oh|wait|actually|it'?s|that'?s|should be)[,\s]+)*"
@@ -118,6 +121,7 @@ def find_restated_inputs(message: str, inputs: Schema, *, known: Schema) -> dict
     ):
         return {}
     number = without_beginning(without_ending(to_simplified(value)))
+    numbers = any(name in known and is_number(schema) for name, schema in inputs.items())
     fitting: dict[str, Any] = {}
     same: dict[str, Any] = {}
     for name, schema in inputs.items():
@@ -126,7 +130,7 @@ def find_restated_inputs(message: str, inputs: Schema, *, known: Schema) -> dict
         is_plain = bool(found["lead"]) and number_of(number) is not None
         if is_number(schema) and not is_plain and not has_own_unit(value, names_of(name, schema)):
             continue
-        read = parse_value(value, name, schema, whole=True)
+        read = parse_value(value if numbers else hour_in_words(value, schema), name, schema, whole=True)
         if read is not MISSING:
             (same if read == known[name] else fitting)[name] = read
     return fitting or same
@@ -159,7 +163,7 @@ def _corrections(message: str) -> Iterator[_Correction]:
         parts = {name: message[slice(*match.span(name))] for name, part in match.groupdict().items() if part}
         called = parts.get("name", "").strip()
         named = "" if _NO_NAME.fullmatch(to_simplified(called)) else called
-        value, old = without_ending(parts["value"]), parts.get("old", "")
+        value, old = without_ending(_MAY_BE.sub("", parts["value"])), parts.get("old", "")
         yield _Correction(named, value, old, only=pattern in _INSTEAD_OF)
 
 

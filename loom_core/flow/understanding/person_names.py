@@ -43,7 +43,10 @@ _INTRODUCED = re.compile(
     rf"under(?: the)? name(?: of)?))\s+"
     rf"(?P<name>{_SOME}|{_LOWER})"
 )
-_FOR = re.compile(rf"(?i:\bfor(?: (?:mr|mrs|ms|dr)\.?)?) (?P<name>{_SOME})")
+_RELATIVE = (
+    "(?:son|daughter|child|kid|baby|wife|husband|partner|mother|father|mom|mum|dad|sister|brother|friend)"
+)
+_FOR = re.compile(rf"(?i:\bfor(?: (?:mr|mrs|ms|dr)\.?| my {_RELATIVE},?)?) (?P<name>{_SOME})")
 _SURNAME = (
     "(?:欧阳|司马|诸葛|上官|"
     "[王李张刘陈杨赵黄周吴徐孙朱胡郭林罗郑梁谢宋唐邓冯韩曹曾彭萧蔡潘袁余叶蒋杜苏魏吕沈姚卢姜崔谭陆汪廖"
@@ -53,8 +56,8 @@ _GIVEN = f"[{HAN}]"
 _ENDS = "(?=$|[\\s,，。.;；、!！]|预约|约|挂|订|定|报|办|申请|请|取消|改|查|，|的)"
 _INTRODUCED_ZH = re.compile(
     "(?:我的?(?:名字)?(?:叫做?|名叫)|(?:姓名|名字|名)(?:就?[是写叫为]|[:：])?|(?:预约|预订|联系|入住|就诊)人(?:是|为|叫|[:：])|"
-    "本人(?:是|叫)?|(?:就?写|登记))\\s*"
-    f"(?P<name>{_GIVEN}{{2,4}}?(?=$|[\\s,，。.;；、!！吧呢啊]|的名)|[A-Za-z][A-Za-z .'-]*)|"
+    "本人(?:是|叫)?|(?:就?写|登记|(?<!人)叫我))\\s*"
+    f"(?P<name>{_GIVEN}{{2,4}}?(?=$|[\\s,，。.;；、!！吧呢啊]|就[行好]|的名)|[A-Za-z][A-Za-z .'-]*)|"
     f"挂(?P<listed>{_SURNAME}{_GIVEN}{{1,2}}?)(?=$|[\\s,，。.;；、!！吧呢啊]|的名)|"
     f"我(?:的名字)?是(?P<am>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}|"
     f"[给帮替](?P<other>{_SURNAME}{_GIVEN}{{1,2}}?){_ENDS}"

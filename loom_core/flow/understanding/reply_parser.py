@@ -18,7 +18,7 @@ from loom_core.flow.understanding.corrections import (
     is_retraction,
 )
 from loom_core.flow.understanding.formats import has_format
-from loom_core.flow.understanding.person_names import is_person_alone, person_in, person_part
+from loom_core.flow.understanding.person_names import is_person_alone, may_be_person, person_in, person_part
 from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
@@ -57,7 +57,6 @@ _MAX_LENGTH = 2000  # characters of a message that are read
 _CANCELS = re.compile(r"\bcancel(?: (?:it|that|this))?\b|取消(?:掉|吧|了|它)*", re.I)
 
 _FEW = 3  # parts of a message that asks to repeat
-_MAX_WORDS = 6  # words of a text that is given without its name, among several that are asked for
 
 _SEGMENTS = re.compile(r"\s*(?:[,，;；、\n]|\band\b|和)\s*")
 _GAP = re.compile(r"(\s{2})\s+")  # long ones would be scanned repeatedly
@@ -160,7 +159,10 @@ def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: 
     """Find additional inputs in a reply: 「三天病假」 to how many days, a phone number to the time."""
     is_taken = any(
         is_free_text(schema)
-        and not (is_person(name, schema) and (person_in(message) or person_part(message)))
+        and not (
+            is_person(name, schema)
+            and (person_in(message) or person_part(message) or not may_be_person(message))
+        )
         for name, schema in asked.items()
     )
     if is_taken or negates(message) or is_question(message):
@@ -282,13 +284,16 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
 
 
 def _parse_words(message: str, asked: Schema) -> dict[str, Any]:
-    """Parse words without a form as the only requested input that they can be, a name or another text."""
-    if _is_additional(message) or any(find_rejected_value(message, *each) for each in asked.items()):
+    """Parse a few words as the only requested input that they can be, a name or another text.
+
+    They hold no number and no time, which would be for another input, and are no sentence.
+    """
+    if _is_additional(message) or not may_be_person(message):
         return {}
     persons = [name for name, schema in asked.items() if is_free_text(schema) and is_person(name, schema)]
     texts = [name for name, schema in asked.items() if is_free_text(schema) and name not in persons]
     wanted = persons if persons and is_person_alone(message) else texts
-    if len(wanted) != 1 or len(message.split()) > _MAX_WORDS:
+    if len(wanted) != 1:
         return {}
     value = parse_value(without_beginning(message), wanted[0], asked[wanted[0]])
     return {} if value is MISSING else {wanted[0]: value}

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.understanding.corrections import find_corrections
 from loom_core.flow.understanding.moments import situation
 from loom_core.flow.understanding.person_names import person_in
@@ -78,6 +79,8 @@ def test_one_answer_may_have_a_date_and_a_time(message: str, values: dict[str, A
         ("我叫李娜，电话是139 1234 5678", {"patient": "李娜", "phone": "+8613912345678"}),
         ("Sarah Connor, +1 415 555 2671", {"patient": "Sarah Connor", "phone": "+14155552671"}),
         ("陈静 13500001234", {"patient": "陈静", "phone": "+8613500001234"}),
+        ("it's for my son Tom Miller", {"patient": "Tom Miller"}),
+        ("叫我老王就行", {"patient": "老王"}),
         ("Li Wei", {"patient": "Li Wei"}),
     ],
 )
@@ -88,6 +91,10 @@ def test_an_answer_to_who_it_is_for_may_have_more(message: str, values: dict[str
 @pytest.mark.parametrize("message", ["Mike Ross", "张伟"])
 def test_a_name_is_kept_where_something_else_is_asked(message: str) -> None:
     assert _reply(message, "time") == ("correct", {"patient": message})
+
+
+def test_a_phone_number_is_kept_where_a_name_is_asked() -> None:
+    assert _reply("13800138000", "patient") == ("correct", {"phone": "+8613800138000"})
 
 
 @pytest.mark.parametrize("message", ["Next Friday", "好的谢谢", "What Now?"])
@@ -114,6 +121,8 @@ def test_words_without_a_form_are_the_only_input_that_takes_words() -> None:
     [
         ("不对，改成周五下午两点", {"date": "2026-11-27", "time": "14:00"}),
         ("make it Friday at 2pm", {"date": "2026-11-27", "time": "14:00"}),
+        ("等下，能改成周五吗", {"date": "2026-11-27"}),
+        ("11 then", {"time": "11:00"}),
     ],
 )
 def test_a_correction_may_have_several_values(message: str, values: dict[str, Any]) -> None:
@@ -227,7 +236,25 @@ _SURE: dict[str, Any] = {
 }
 
 
+async def test_after_a_refusal_another_value_is_enough() -> None:
+    async with talking(_SURE) as talk:
+        await talk("改约 K1024 2036-12-05")
+        talk.api.answer = lambda url: EndpointResult(409, {}, {"msg": "full"}, 1, 0.0, url, "")
+        assert (await talk("好的")).status == "failed"
+        talk.api.answer = lambda _: {}
+        assert (await talk("那就2036-12-07")).status == "completed"
+        assert talk.api.requests[-1] == ("POST /move", {"booking": "K1024", "date": "2036-12-07"})
+
+
+async def test_ambiguous_days_are_listed_in_words() -> None:
+    async with talking(_SURE) as talk:
+        with situation(WEDNESDAY, "en"):
+            await talk("改约 K1024")
+            asked = await talk("I mean next Sunday")
+        assert "Sunday, 29 November 2026" in asked.text
+
+
 async def test_a_confirmation_lists_only_what_its_question_does_not_say() -> None:
     async with talking(_SURE) as talk:
-        asked = await talk("改约 K1024 2026-12-05 原因：出差")
-        assert asked.text == "K1024 改到2026年12月5日（周六）？\n原因：出差"
+        asked = await talk("改约 K1024 2036-12-05 原因：出差")
+        assert asked.text == "K1024 改到2036年12月5日（周五）？\n原因：出差"
