@@ -107,7 +107,9 @@ class Clinic:
             if self._is_taken(booking["department"], asked["date"], asked["time"], but=code):
                 return _refused(409, f"{asked['time']} 已经有人约了。 / {asked['time']} is already taken.")
             booking |= asked
-        return JSONResponse({**booking, "department_name": _DEPARTMENTS[booking["department"]]})
+        when = f"{booking['date']} {booking['time']}"
+        zh, en = (f"{name}, {when}" for name in _DEPARTMENTS[booking["department"]].split(" / "))
+        return JSONResponse({**booking, "text": {"zh": zh, "en": en}})
 
     async def _report(self, request: Request) -> JSONResponse:
         number = request.path_params["number"].upper()
@@ -116,9 +118,9 @@ class Clinic:
                 404, f"没有报告 {number}，请核对报告号。 / There is no report {number}; please check it."
             )
         if _REPORTS[number]:
-            return JSONResponse({"text": "已经出来了，可以到前台取。 / It is ready at the front desk."})
+            return JSONResponse({"zh": "已经出来了，可以到前台取。", "en": "It is ready at the front desk."})
         return JSONResponse(
-            {"text": "还没有出来，请明天再问。 / It is not ready yet; please ask again tomorrow."}
+            {"zh": "还没有出来，请明天再问。", "en": "It is not ready yet; please ask tomorrow."}
         )
 
     async def _prescribe(self, request: Request) -> JSONResponse:
