@@ -4,10 +4,11 @@
     {"message": "感冒了", "session": "a", "expect": {"action": "answer", "inputs": {"reason": "感冒了"}}}
     {"message": "我想休息几天", "decision": {"action": "flow", "target": "leave"}, "expect": {"how": "model"}}
 
-Nothing is sent: requests get an empty object as response. Lines of one session follow each other. `decision`
-is the model's decision about the message; without it there is none. If only rules are tested, lines with
-a decision are compared with `expect_rules`; without it, they are skipped with the following lines of
-their session.
+Nothing is sent: requests get an empty object as response, or what a line of `answers` says, which holds for
+the lines after it: `{"answers": {"GET /slots": {"free": ["15:00"]}}}`, by method and address as in the file.
+Lines of one session follow each other. `decision` is the model's decision about the message; without it
+there is none. If only rules are tested, lines with a decision are compared with `expect_rules`; without it,
+they are skipped with the following lines of their session.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from loom_core.config_file import plain_reason
 from loom_core.errors import ConfigError, LLMError, LoomError
@@ -71,6 +72,13 @@ class Expectation(_StrictModel):
     status: str = Field(default="", description="The status of the reply, as `FlowReply.status`.")
 
 
+class _Answers(_StrictModel):
+    answers: dict[str, JsonValue]
+
+
+_READER = TypeAdapter(dict[str, JsonValue])
+
+
 class Utterance(_StrictModel):
     """A line of the file."""
 
@@ -86,6 +94,9 @@ class Utterance(_StrictModel):
         description="When it is said, as 2026-12-01T10:00:00+08:00: tomorrow counts from there.",
     )
     note: str = Field(default="", description="A comment for people.")
+    answers: dict[str, JsonValue] = Field(
+        default={}, exclude=True, description="Bodies of responses, by method and address."
+    )
     line: int = Field(default=0, exclude=True, description="Line number, from 1.")
 
 
@@ -141,11 +152,17 @@ def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Uttera
         ConfigError: a line is invalid; the message says which, and why.
     """
     found: list[Utterance] = []
+    answers: dict[str, JsonValue] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("//"):
             continue
         try:
-            utterance = Utterance.model_validate_json(line).model_copy(update={"line": number})
+            if "message" not in (written := _READER.validate_json(line)) and "answers" in written:
+                answers = _Answers.model_validate(written).answers
+                continue
+            utterance = Utterance.model_validate(written).model_copy(
+                update={"line": number, "answers": answers}
+            )
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = f"{readable_path(first['loc'])} " if first["loc"] else ""
@@ -211,6 +228,7 @@ async def check_utterances(
                 broken |= {each.session} - {""}
                 continue
             script.decision = each.decision
+            caller.answers = each.answers
             checked += 1
             clock = nullcontext() if each.now is None else situation(each.now, "en")
             try:
@@ -255,6 +273,7 @@ class _RecordingCaller(EndpointCaller):
     def __init__(self, file: FlowFile) -> None:
         super().__init__(file)
         self.inputs: dict[str, Mapping[str, Any]] = {}
+        self.answers: Mapping[str, Any] = {}
 
     async def call(
         self,
@@ -267,7 +286,8 @@ class _RecordingCaller(EndpointCaller):
     ) -> EndpointResult:
         """Record a request without sending it; see `EndpointCaller.call`."""
         self.inputs[run_id] = dict(values.inputs)
-        return EndpointResult(200, {}, {}, 1, 0.0, "", "")
+        body = self.answers.get(f"{endpoint.method} {endpoint.url}", {})
+        return EndpointResult(200, {}, body, 1, 0.0, "", "")
 
 
 @asynccontextmanager

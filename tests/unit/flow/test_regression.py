@@ -67,6 +67,25 @@ async def test_with_rules_alone_what_needs_a_decision_is_left_out_unless_the_fil
     assert (report.checked, report.left_out) == (6, (8, 9))
 
 
+async def test_a_line_of_answers_is_what_requests_get_from_there_on() -> None:
+    answers: dict[str, Any] = {"answers": {"GET https://x.example/orders": {"state": "sent"}}}
+    get = {
+        "stepId": "get",
+        "operation": "GET https://x.example/orders",
+        "outputs": {"state": "$response.body#/state"},
+    }
+    flow = {**ORDER, "endpoint": None, "steps": [get], "response": "It is {$steps.get.outputs.state}."}
+    lines: list[dict[str, Any]] = [
+        {"message": "where is order 12", "expect": {"status": "failed"}},
+        answers,
+        {"message": "where is order 12", "expect": {"status": "completed"}},
+    ]
+    report = await check_utterances(loaded_flows(flow), read_utterances(written(lines)))
+    assert ([str(each) for each in report.differences], report.checked) == ([], 2)
+    with pytest.raises(ConfigError, match="answers"):
+        read_utterances('{"answers": ["GET /orders"]}')
+
+
 async def test_what_differs_is_told_by_line() -> None:
     wrong = [
         {"message": "我要请3天假", "expect": {"action": "respond", "flow": "order", "inputs": {"days": 4}}},
