@@ -182,6 +182,7 @@ class Findings:
         self.wrong: list[str] = []
         self.counts = Counter[str]()
         self._heard = Counter[str]()
+        self._aborted = set[str]()
 
     async def compare(self, path: Path) -> None:
         """Compare all runs of a journal with what was counted."""
@@ -195,7 +196,8 @@ class Findings:
         said = said_file(path)
         for line in said.read_text("utf-8").splitlines() if said.exists() else ():
             self.counts["acknowledged messages of the operator"] += 1
-            if self._heard[line] != 1:
+            run = line.split(" ", 1)[0]
+            if self._heard[line] != 1 and run not in self._aborted:  # an abort may come first
                 self.wrong.append(f"the message {line!r} of the operator is there {self._heard[line]} times")
 
     def _check(self, run: Run, events: Sequence[StreamEvent]) -> None:
@@ -207,6 +209,8 @@ class Findings:
             self.wrong.append(f"run {number} is {run.status}: {run.problem}")
         if run.status == "completed" and run.output != f"任务 {number} 完成":
             self.wrong.append(f"run {number} has the output {run.output!r}")
+        if run.status == "aborted":
+            self._aborted.add(run.id)
         steps = _Steps()
         for event in events:
             steps.see(event)

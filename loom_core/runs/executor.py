@@ -159,13 +159,14 @@ class RunRecorder(ABC, Generic[_State]):
         self._add("approval_decided", payload, None, **self._waiting_changes())
 
     def record_operator_message(self, said: OperatorMessage) -> None:
-        """Record a message of an operator, who has the conversation now; ignored after its return."""
+        """Record a message of an operator, who has the conversation now; after its end, only the message."""
+        payload = {"call_id": said.id, "by": said.by, "text": said.text}
         before = self.state.pending.get(said.id)
         if before is None:
+            self._add("operator_message", payload, None)
             return
         taken = replace(before, arguments={**before.arguments, "taken_by": said.by}, deadline=None)
         self.state.add_pending(taken)
-        payload = {"call_id": said.id, "by": said.by, "text": said.text}
         self._add("operator_message", payload, asdict(taken), **self._waiting_changes())
 
     def record_pause(self, by: str) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Delivery", "build_reply", "find_waiting", "late_text", "question_text", "run_text"]
 
 _SHORT = 40  # characters of a goal
+_TELLING = 2  # characters of a value; a shorter one may be part of something else in a question
 
 
 def build_reply(
@@ -159,7 +160,7 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
         phrases.values.format(name=input_names_of(schema, [name]), value=value)
         for name, value in values.items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
-        and not holds_words(pending.reason, value)
+        and not (len(value) > _TELLING and holds_words(pending.reason, value))
     ]
     return "\n".join([pending.reason, *lines])
 
