@@ -167,8 +167,8 @@ one of an MCP server, and is looked for when it is called.
 
 Steps are named as in Arazzo 1.1, of which HTTP requests and other workflows can be imported and exported.
 Exporting makes OpenAPI descriptions, too; secrets, the message and variables of the conversation become
-inputs. What Arazzo has no word for (patterns, the response…) is kept under `x-loom`. Flows that ask,
-confirm, call tools or run steps side by side are left out, and it is said which.
+inputs. What Arazzo has no word for (patterns, the response…) is kept under `x-loom`. Flows with steps of
+other kinds are left out, and it is said which.
 """
 
 _SECTIONS: dict[str, type[BaseModel]] = {

@@ -38,7 +38,7 @@ EventType = Literal[
     "inputs",  # step_id, names: inputs that were given or corrected during the flow
     "step_start",  # step_id, key: with the visit, attempt, what; in the journal before anything is done
     "step_result",  # step_id, status, outputs, seconds, problem, next: the next step
-    "branch",  # step_id, branch, status: start|success|failure
+    "branch",  # step_id, branch: a number, also of a case or an item; status: start|success|failure
     "flow_finish",  # output, structured
     "error",  # message, advice, failure
     "aborted",  # by, reason
