@@ -237,6 +237,7 @@ FLOW_ROUTES = Metric(
             "cancel",
             "retry",
             "greet",
+            "pass_on",
         ),
         "how": ("rules", "model", "pending", "choice", "manners", "given", "none"),
     },

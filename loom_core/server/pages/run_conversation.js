@@ -69,6 +69,7 @@ const Conversation = (() => {
         line(entry, say("flow_begins", { name: it.name || it.flow_id }));
       },
       message_received: (entry, it) => said(entry, "user", it.text),
+      operator_message: (entry, it) => said(entry, "operator", [it.by, it.text].filter(Boolean).join(": ")),
       knowledge: (entry, it) => {
         const names = it.passages.slice(0, 5).map((each) => each.title || each.id);
         line(entry, [say("passages", { count: it.passages.length }), ...names].join(" · "));

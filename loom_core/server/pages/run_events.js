@@ -6,7 +6,7 @@ const Events = (() => {
     model: ["model_start", "text_delta", "reasoning_delta", "model_retry", "usage"],
     tool: ["tool_calls_start", "tool_start", "tool_progress", "tool_result", "loop_detected"],
     step: ["route", "flow_start", "flow_changed", "inputs", "step_start", "step_result", "branch"],
-    people: ["approval_required", "approval_decided", "message_received", "paused", "resumed"],
+    people: ["approval_required", "approval_decided", "message_received", "operator_message", "paused", "resumed"],
     knowledge: ["knowledge"],
     compaction: ["compression_warning", "compression_applied"],
     status: ["request_start", "agent_finish", "flow_finish", "error", "aborted"],
