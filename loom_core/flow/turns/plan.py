@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from loom_core.flow.executor.definition import iter_steps
 from loom_core.flow.executor.inputs import with_properties
 from loom_core.flow.policy.disambiguation import DECLINED, Disambiguation
 from loom_core.flow.policy.router import split_requests
@@ -148,7 +149,8 @@ async def _plan_retry(turn: TurnContext) -> TurnPlan | None:
         return TurnPlan(kind="retry", run=last)
     flow = turn.file.flow(last.request.profile)
     inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
-    chosen = {step.ask.into for step in flow.steps if step.ask and step.ask.options} if flow else set[str]()
+    steps = iter_steps(flow.steps if flow else ())
+    chosen = {step.ask.into for step in steps if step.ask and step.ask.options}
     inputs = {name: each for name, each in inputs.items() if name not in chosen}  # only a question asks again
     known = dict.fromkeys(inputs)
     values = find_corrections(turn.message, inputs, known=known, asked={})

@@ -192,17 +192,23 @@ class RunScope:
 
     def offered_inputs(self, frame: Frame) -> dict[str, dict[str, Any]]:
         """Return the schemas of inputs that were chosen from lists: the choices, by the input's name."""
-        scope = self.record.state.frames[frame.scope]
+        asks = {each.step_id: each.ask for each in iter_steps(self.parts.file.find_flow(frame.flow_id).steps)}
+        visited = [
+            (done.place, inner, done)
+            for inner in self.record.state.frames.values()
+            for done in inner.steps.values()
+            if inner.scope == frame.scope
+        ]
         found: dict[str, dict[str, Any]] = {}
-        for step in iter_steps(self.parts.file.find_flow(frame.flow_id).steps):
-            ask = step.ask
-            if ask is None or ask.options is None or not ask.into or step.step_id not in scope.steps:
+        for _, inner, done in sorted(visited, key=lambda each: each[0]):
+            ask = asks.get(done.step_id)
+            if ask is None or ask.options is None or not ask.into:
                 continue
             try:
-                choices = self.choices(scope, ask.options)
+                choices = self.choices(inner, ask.options)
             except OptionsError:  # an answer without this list has come since
                 choices = []
-            outputs = scope.steps[step.step_id].outputs
+            outputs = done.outputs
             if "answer" in outputs and all(each.value != outputs["answer"] for each in choices):
                 choices.append(ValueChoice(outputs["answer"], outputs["label"]))
             found[ask.into] = choices_schema(choices, offered=len(choices))

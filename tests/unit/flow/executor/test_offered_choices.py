@@ -70,9 +70,9 @@ Flows = Callable[..., FlowExecutor]
 
 @asynccontextmanager
 async def _conversation(
-    api: Api, flow: dict[str, Any], journal: Journal | None = None, session: str = ""
+    api: Api, flow: dict[str, Any], journal: Journal | None = None, session: str = "", **file: Any
 ) -> AsyncGenerator[Say]:
-    written = {"flow_url": api.url, "net": {"allow": ["127.0.0.1"]}, "flows": [flow]}
+    written = {"flow_url": api.url, "net": {"allow": ["127.0.0.1"]}, "flows": [flow], **file}
     loaded = parse_flow_file(json.dumps(written, ensure_ascii=False))
     async with WorkflowOrchestrator(loaded, journal=journal, look_seconds=None) as assistant:
         last = session
@@ -291,6 +291,31 @@ async def test_titles_are_in_later_texts_and_a_correction_is_one_of_the_choices(
         assert (await say("改成十一点")).text == "约11:00？"
         assert (await say("是的")).text == "约好了：11:00。"
     assert _booked(api) == ["s2"]
+
+
+async def test_choices_in_a_case_are_corrected_and_named_like_others(api: Api) -> None:
+    api.on("/slots", {"times": _TIMES})
+    case = {"when": "$context.shop != 'closed'", "steps": [_SLOTS, _ASK, _SURE]}
+    flow = {
+        **BOOKING,
+        "steps": [{"stepId": "which", "switch": [case]}, {"stepId": "b", "operation": "POST /book"}],
+    }
+    async with _conversation(api, flow, context={"shop": "open"}) as say:
+        await say("我要预约")
+        assert (await say("三点")).text == "约15:00？\n时间：15:00"
+        assert (await say("改成十一点")).text == "约11:00？\n时间：11:00"
+        assert (await say("是的")).text == "约好了：11:00。"
+    assert _booked(api) == ["s2"]
+
+
+async def test_after_a_failed_run_a_choice_is_not_corrected_to_what_was_never_offered(api: Api) -> None:
+    api.on("/slots", {"times": _TIMES})
+    api.on("/book", 422)
+    async with _conversation(api, BOOKING) as say:
+        await say("我要预约")
+        assert (await say("三点")).status == "failed"
+        await say("改成五点")
+    assert _booked(api) == ["s3"]
 
 
 @pytest.mark.parametrize(
