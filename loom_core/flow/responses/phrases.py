@@ -15,7 +15,7 @@ from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
-    from loom_core.flow.understanding.slots import RejectedValue
+    from loom_core.flow.understanding.slots import RejectedValue, Schema
     from loom_core.runs.run import RunRequest
     from loom_core.tools.interface import Tool
 
@@ -67,6 +67,7 @@ class Phrases:
         late: an answer came too late.
         refused: before a question that is repeated because a number is invalid.
         between, at_least, at_most: the valid numbers.
+        not_before, not_after, today: the valid dates or times.
         whole, any_whole, any_number: the form of a number.
         wanted: the form of the value that is asked for.
         long_enough: the form of a text.
@@ -117,6 +118,9 @@ class Phrases:
     between: str
     at_least: str
     at_most: str
+    not_before: str
+    not_after: str
+    today: str
     whole: str
     any_whole: str
     any_number: str
@@ -149,6 +153,9 @@ class Phrases:
             meant = (format_in_words(each, refused.schema, self.language) for each in refused.choices)
             return self.ambiguous.format(name=refused.title, values=self.join.join(map(str, meant)))
         wants = self.describe_valid_values(refused)
+        if refused.said and (limit := self._format_limit(refused.schema)):
+            value = format_in_words(refused.said, {"format": refused.schema["format"]}, self.language)
+            return self.refused.format(name=refused.title, value=value, limit=limit)
         if refused.said:
             return f"{self.unoffered.format(said=refused.said)}{self.space}{wants}".rstrip()
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
@@ -215,6 +222,17 @@ class Phrases:
         least = schema.get("minLength")
         return self.long_enough.format(least=least) if isinstance(least, int) and least > 1 else ""
 
+    def _format_limit(self, schema: Schema) -> str:
+        """Describe the bounds of a `format`; empty if there are none."""
+        low, high = (
+            self.today if bound == "today" else format_in_words(bound, schema, self.language)
+            for bound in (schema.get("formatMinimum"), schema.get("formatMaximum"))
+        )
+        if not low and not high:
+            return ""
+        form = self.not_after if not low else self.not_before if not high else self.between
+        return form.format(low=low, high=high)
+
     def _limit(self, refused: RejectedValue) -> str:
         low, high = refused.low, refused.high
         if low is None and high is None:
@@ -268,6 +286,9 @@ _ENGLISH = Phrases(
     between="{low} to {high}",
     at_least="{low} or more",
     at_most="{high} or less",
+    not_before="{low} or later",
+    not_after="{high} or earlier",
+    today="today",
     whole="a whole number, {limit}",
     any_whole="a whole number",
     any_number="a number",
@@ -329,6 +350,9 @@ _CHINESE = Phrases(
     between="只能是{low}到{high}",
     at_least="至少是{low}",
     at_most="最多是{high}",
+    not_before="{low}或以后",
+    not_after="{high}或以前",
+    today="今天",
     whole="{limit}的整数",
     any_whole="整数",
     any_number="数字",

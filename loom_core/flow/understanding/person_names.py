@@ -34,8 +34,8 @@ _NO_NAME = re.compile(
 _WORD = r"[A-Z][a-zA-Z'’.-]*"
 _SOME = rf"{_WORD}(?: {_WORD}){{0,3}}"
 _LOWER = (
-    r"[a-z][a-z'’-]*(?: (?!(?:and|age|aged|phone|tel|at|on|for|my|i|is|with|from|please|born)\b)"
-    r"[a-z][a-z'’-]*){0,2}"
+    r"(?!(?:at|on|in|by|to|if|when|back|later|after|before|any|some)\b)[a-z][a-z'’-]*"
+    r"(?: (?!(?:and|age|aged|phone|tel|at|on|for|my|i|is|with|from|please|born)\b)[a-z][a-z'’-]*){0,2}"
 )
 _INTRODUCED = re.compile(
     rf"(?i:\b(?:my name is|my name's|the name is|name'?s|name is|i am called|i'm called|call me|this is|"

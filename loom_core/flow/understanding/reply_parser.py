@@ -116,9 +116,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     if not corrects and is_retraction(message):
         return ParsedReply("cancel")
     if not corrects and given.kind == "answer":
-        return replace(
-            given, values={**_find_additional_inputs(message, correctable, asked, known), **given.values}
-        )
+        return _with_more(given, message, correctable, asked, known)
     corrects = corrects or find_restated_inputs(message, correctable, known=known)
     if len(corrects) == 1 or _has_each(message, corrects, correctable):
         return ParsedReply("correct", corrects)
@@ -153,6 +151,14 @@ def _agrees_to_cancel(message: str, question: str) -> bool:
     """Return whether "yes, cancel it" answers a question of whether to cancel something."""
     rest, count = _CANCELS.subn(" ", message)
     return bool(count and _CANCELS.search(question)) and yes_or_no(rest) is True
+
+
+def _with_more(given: ParsedReply, message: str, inputs: Schema, asked: Schema, known: Schema) -> ParsedReply:
+    """Return an answer with additional inputs in it; unclear, if its text is a correction that is refused."""
+    is_text = any(is_free_text(asked[name]) for name in given.values)
+    if is_text and (refused := find_refused_correction(message, inputs, known=known)):
+        return replace(_UNCLEAR, refused=refused)
+    return replace(given, values={**_find_additional_inputs(message, inputs, asked, known), **given.values})
 
 
 def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:

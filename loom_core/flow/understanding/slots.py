@@ -22,6 +22,7 @@ from loom_core.knowledge.text.scripts import normalise, to_simplified
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
+    from loom_core.flow.understanding.formats import FormatMatch
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
@@ -60,7 +61,8 @@ class RejectedValue:
         value: the number in the message; None for another value.
         schema: schema of the input.
         choices: the values that an ambiguous text may mean.
-        said: the text that is none of the choices which an API has offered.
+        said: a text that is none of the choices which an API has offered; or a value outside of the bounds
+            of a `format`.
     """
 
     name: str
@@ -178,13 +180,24 @@ def _holds_name(text: str, name: str, schema: Schema) -> bool:
 def find_rejected_value(text: str, name: str, schema: Schema) -> RejectedValue | None:
     """Find the number in a text that the schema rejects, or an ambiguous value; None if there is none."""
     if has_format(schema):
-        found = [each.choices for each in find_by_format(text, schema) if each.choices]
-        return RejectedValue(name, None, schema, found[0]) if found else None
+        rejections = (_rejection_of(each, text, name, schema) for each in find_by_format(text, schema))
+        return next(filter(None, rejections), None)
     said = to_simplified(text.strip()[label_of(text.strip(), name, schema) :])
     for words in _shorten(said) if is_number(schema) and not is_question(said) else ():
         value = _parse_words(words, name, {**schema, "type": "number"})
         if isinstance(value, int | float) and not isinstance(value, bool):
             return RejectedValue(name, value, schema) if _validate(name, value, schema) is MISSING else None
+    return None
+
+
+def _rejection_of(found: FormatMatch, text: str, name: str, schema: Schema) -> RejectedValue | None:
+    """Return why a value of a `format` is rejected: it is ambiguous, or outside of its bounds."""
+    choices = [each for each in found.choices if is_in_format(each, schema)]
+    if len(choices) > 1:
+        return RejectedValue(name, None, schema, tuple(choices))
+    if found.choices or (found.value is not None and not is_in_format(found.value, schema)):
+        said = str(found.value or text[found.start : found.end].strip())
+        return RejectedValue(name, None, schema, said=said)
     return None
 
 
