@@ -2,10 +2,11 @@
 
     python benchmarks/flow_crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER]
 
-Processes that share one journal drive runs of flows: requests one after the other and side by side, a flow
-within the flow, a step that is come to again and again, retries after a wait, questions, a confirmation, a
-tool that has to be approved, a time and an event that are waited for, an operator who writes and returns the
-conversation; another process begins the runs, answers, decides, pauses, aborts, resumes, and
+Processes that share one journal drive runs of flows: requests one after the other and side by side, a case of
+several, steps for each item of a list, a flow within the flow, a step that is come to again and again,
+retries after a wait, questions, a confirmation, a tool that has to be approved, a time and an event that are
+waited for, an operator who writes and returns the conversation; another process begins the runs, answers,
+decides, pauses, aborts, resumes, and
 has failed ones go on, from where they failed or from an earlier step (`flow_crash_actor.py`). One of them
 gets SIGKILL at a random moment and is started again. What the API does is counted here, outside of the
 processes that are killed; it refuses a fifth of what it is asked, having done nothing, and loses the answer
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
 
 _ACTOR = Path(__file__).with_name("flow_crash_actor.py")
 _REPEATABLE = frozenset({"check", "shelf", "announce", "receipt"})
-_DOES_NOTHING = frozenset({"both", "pay", "rest", "paid", "size", "desk", "sure"})
+_DOES_NOTHING = frozenset({"both", "pay", "route", "parts", "told", "rest", "paid", "size", "desk", "sure"})
 _ALL = (
     "both/0/reserve",
     "both/0/shelf",
     "both/1/announce",
     "both/1/label",
     "pay/charge",
+    *(f"route/1/parts/{number}/part" for number in range(3)),
     "more",
     "send",
     "finish",

@@ -29,7 +29,7 @@ from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending, Run, RunRequest
 
 _LOOK_SECONDS = 0.3
-_STEPS = ("check", "both", "pay", "more", "send", "finish")
+_STEPS = ("check", "both", "pay", "route", "more", "send", "finish")
 
 
 def _post(step_id: str, **more: object) -> dict[str, Any]:
@@ -41,6 +41,7 @@ def flows(port: int) -> LoadedFlows:
     again = {"type": "retry", "retryAfter": 0.2, "retryLimit": 20}
     goods = {"type": "object", "properties": {"number": {"type": "integer"}, "goods": {"type": "string"}}}
     agreed = {"type": "object", "properties": {"price": {"type": "integer"}}, "required": ["price"]}
+    parts = {"in": ["甲", "乙", "丙"], "parallel": 2, "steps": [_post("part", onFailure=[again])]}
     order: dict[str, Any] = {
         "flow_id": "order",
         "input_schema": goods | {"required": ["number", "goods"]},
@@ -55,6 +56,13 @@ def flows(port: int) -> LoadedFlows:
                 "onFailure": [again],
             },
             {"stepId": "pay", "workflowId": "pay"},
+            {
+                "stepId": "route",
+                "switch": [
+                    {"when": "$inputs.number < 0", "steps": [_post("never")]},
+                    {"steps": [{"stepId": "parts", "for_each": parts}, {"stepId": "told", "say": "好的。"}]},
+                ],
+            },
             {"stepId": "rest", "wait_for": {"seconds": 0.3}},
             {"stepId": "paid", "wait_for": {"event": "paid", "key": "{$inputs.number}"}},
             {"stepId": "size", "ask": {"question": "多大？", "schema": {"type": "integer"}}},
