@@ -50,7 +50,9 @@ async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Rou
     route = replace(route, action="correct" if corrects else "answer")
     if pending.kind == "question":
         answer = InputResponse(id=pending.id, action="accept", content=said.values, by=by)
-        return await send_run_command(turn, run, answer, route=route, answers=pending.id)
+        outcome = await send_run_command(turn, run, answer, route=route, answers=pending.id)
+        refused = said.refused  # next to what is accepted
+        return replace(outcome, text=turn.phrases.rejection_text(refused)) if refused else outcome
     if pending.kind == "unknown" or turn.file.flow(pending.tool) is None:
         return _ask_again(run, replace(route, action="clarify"), turn.phrases.again)
     edit = ApprovalDecision(id=pending.id, action="edit", arguments=said.values, by=by, ask_again=True)

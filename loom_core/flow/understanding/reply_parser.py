@@ -17,7 +17,7 @@ from loom_core.flow.understanding.corrections import (
     find_restated_inputs,
     is_retraction,
 )
-from loom_core.flow.understanding.formats import has_format
+from loom_core.flow.understanding.formats import find_by_format, has_format
 from loom_core.flow.understanding.person_names import is_person_alone, may_be_person, person_in, person_part
 from loom_core.flow.understanding.slots import (
     RejectedValue,
@@ -253,11 +253,11 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
     given = extract_slots(message, asked) if is_told else []
     found = {each.name: each.value for each in given if each.labelled} | _parse_labelled(message, asked)
     found = {each.name: each.value for each in given if _is_whole(each, message, asked)} | found
-    texts = [message[each.start : each.end] for each in given if each.name in found]
+    values = [message[each.start : each.end] for each in given if each.name in found]
     rest = [
         part
         for part in _SEGMENTS.split(message)
-        if part and not _is_labelled(part, asked) and not any(text and text in part for text in texts)
+        if part and not _is_labelled(part, asked) and not any(value and value in part for value in values)
     ]
     used: set[str] = set()
     for name, schema in asked.items():
@@ -272,21 +272,54 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
         ):
             used.update(fitting)
             found[name] = next(iter(fitting.values()))
-    rest = [part for part in rest if part not in used]
+    rest = _take_name([part for part in rest if part not in used], asked, found)
     free = [name for name, schema in asked.items() if name not in found and is_free_text(schema)]
+    texts = free if len(free) == 1 else [name for name in free if not is_person(name, asked[name])]
     if (
-        len(free) == 1
+        len(texts) == 1
         and len(rest) == 1
         and not _is_additional(rest[0])
-        and (found or is_person(free[0], asked[free[0]]))
+        and (found or is_person(texts[0], asked[texts[0]]))
+        and not _holds_moment(rest[0], asked)
     ):
-        value = parse_value(without_beginning(rest[0]), free[0], asked[free[0]])
+        value = parse_value(without_beginning(rest[0]), texts[0], asked[texts[0]])
         if value is not MISSING:
-            found[free[0]] = value
+            found[texts[0]] = value
             rest = []
     if not found and is_told and (words := _parse_words(message, asked)):
         return ParsedReply("answer", words)
-    return ParsedReply("answer", found, is_sure=not rest) if found else _UNCLEAR
+    missing = {name: schema for name, schema in asked.items() if name not in found and has_format(schema)}
+    reasons = [
+        (part, reason)
+        for part in rest
+        for each in missing.items()
+        if (reason := find_rejected_value(part, *each)) is not None
+    ]
+    refused = reasons[0][1] if reasons else None
+    rest = [part for part in rest if all(part != of for of, _ in reasons)]  # the user reads why
+    return ParsedReply("answer", found, is_sure=not rest, refused=refused) if found else _UNCLEAR
+
+
+def _take_name(rest: list[str], asked: Schema, found: dict[str, Any]) -> list[str]:
+    """Add the only part that is no more than a name to the values, 「李伟，牙疼」; return the other parts."""
+    persons = [
+        name
+        for name, schema in asked.items()
+        if name not in found and is_free_text(schema) and is_person(name, schema)
+    ]
+    named = [part for part in rest if is_person_alone(part)]
+    if len(persons) != 1 or len(named) != 1:
+        return rest
+    value = parse_value(named[0], persons[0], asked[persons[0]])
+    if value is MISSING:
+        return rest
+    found[persons[0]] = value
+    return [part for part in rest if part != named[0]]
+
+
+def _holds_moment(text: str, asked: Schema) -> bool:
+    """Return whether a text has a date, a time or the like, be it refused."""
+    return any(find_by_format(text, schema) for schema in asked.values() if has_format(schema))
 
 
 def _parse_words(message: str, asked: Schema) -> dict[str, Any]:

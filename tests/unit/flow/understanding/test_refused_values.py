@@ -74,3 +74,29 @@ async def test_what_a_number_is_called_at_is_no_name() -> None:
     async with talking(_flow(name=name, phone=phone, day=_DAY)) as talk:
         asked = await talk("book it please, call me at +8613800138000")
         assert asked.pending[0].arguments == {"phone": "+8613800138000"}
+
+
+@pytest.mark.parametrize(
+    ("begin", "said", "name", "trouble", "time"),
+    [
+        ("我要预约", "李伟，下午三点，牙疼", "李伟", "牙疼", "15:00"),
+        ("我要预约", "李伟，牙疼", "李伟", "牙疼", None),
+        ("我要预约", "下午三点，牙疼得厉害", None, "牙疼得厉害", "15:00"),
+        ("我要预约", "下午三点，李伟", "李伟", None, "15:00"),
+        ("我要预约", "李伟，晚上八点", "李伟", None, None),
+        ("book it please", "Li Wei, 3pm, my tooth hurts", "Li Wei", "my tooth hurts", "15:00"),
+        ("book it please", "at 3 pm, I have a headache", None, "I have a headache", "15:00"),
+        ("book it please", "My name is Li Wei", "Li Wei", None, None),
+    ],
+)
+async def test_a_name_a_time_and_a_text_go_to_their_inputs(
+    begin: str, said: str, name: str | None, trouble: str | None, time: str | None
+) -> None:
+    person = {"type": "string", "format": "person", "title": "姓名 / name"}
+    phone = {"type": "string", "format": "phone", "title": "电话 / phone"}
+    flow = _flow(name=person, time={**_TIME, "title": "时间 / time"}, trouble=_TEXT, phone=phone)
+    async with talking(flow) as talk:
+        await talk(begin)
+        asked = await talk(said)
+        given = {"name": name, "trouble": trouble, "time": time}
+        assert asked.pending[0].arguments == {key: value for key, value in given.items() if value}
