@@ -161,7 +161,7 @@ def names_input(text: str, name: str) -> bool:
 
 
 def with_properties(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of inputs with some replaced or added, which keep their titles.
+    """Return the schema of inputs with some replaced or added, which keep their titles and formats.
 
     Args:
         schema: of an object.
@@ -172,8 +172,11 @@ def with_properties(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mappi
     known = _properties(schema)
     parts: dict[str, Any] = {}
     for name, part in more.items():
-        title = _properties({"properties": known.get(name)}).get("title")
-        parts[name] = part if title is None else {"title": title, **part}
+        before = _properties({"properties": known.get(name)})
+        kept = {key: before[key] for key in ("title", "format") if key in before}
+        if not all(is_in_format(each.value, kept) for each in choices_of(part)):
+            del kept["format"]
+        parts[name] = {**kept, **part}
     return {**schema, "properties": {**known, **parts}}
 
 

@@ -95,7 +95,7 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan, question: str) -> tuple[str,
         return phrases.again, False
     refused = said.refused
     choices = [choice.label_in(phrases.language) for choice in choices_of(refused.schema)]
-    if choices and all(label in question for label in choices):
+    if choices and not refused.said and all(label in question for label in choices):
         return phrases.again, False  # the repeated question lists them
     return phrases.rejection_text(refused), refused.value is not None or bool(refused.choices or refused.said)
 

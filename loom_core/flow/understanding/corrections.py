@@ -13,6 +13,7 @@ from loom_core.flow.understanding.numbers import has_own_unit, has_unit, number_
 from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
+    extract_slots,
     find_rejected_value,
     hour_in_words,
     is_free_text,
@@ -206,8 +207,11 @@ def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN40
     ):
         return MISSING
     if OFFERED in schema:
-        found = find_choices(text, choices_of(schema))
-        return found[0].value if len(found) == 1 else MISSING
+        found = [each.value for each in find_choices(text, choices_of(schema))]
+        found = found or [
+            each.value for each in extract_slots(text, {name: schema})
+        ]  # the time of a date and a time
+        return found[0] if len(found) == 1 else MISSING
     if is_number(schema) and number_of(without_beginning(text)) is None:
         names = names_of(name, schema)
         if has_unit(names) and not has_own_unit(text, names):

@@ -471,13 +471,12 @@ def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
     labelled = list(_find_labelled(message, name, schema, names))
     yield from labelled
     if choices_of(schema):
-        yield from _find_choices(message, name, schema)
+        chosen = list(_find_choices(message, name, schema))
+        yield from chosen or _find_formatted(message, name, schema)
     elif isinstance(pattern := schema.get("pattern"), str):
         yield from _find_patterned(message, name, schema, pattern)
     elif has_format(schema):
-        for found in find_by_format(message, schema):
-            if found.value is not None and fits(found.value, name, schema):
-                yield SlotMatch(name, found.value, found.start, found.end)
+        yield from _find_formatted(message, name, schema)
     elif is_number(schema):
         for match in _SEGMENT.finditer(message):
             if (
@@ -518,6 +517,12 @@ def _find_choices(message: str, name: str, schema: Schema) -> Iterator[SlotMatch
             continue
         start = form.find(called) if len(form) == len(message) else 0
         yield SlotMatch(name, value, start, start + len(called) if len(form) == len(message) else 0)
+
+
+def _find_formatted(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
+    for found in find_by_format(message, schema) if has_format(schema) else ():
+        if found.value is not None and fits(found.value, name, schema):
+            yield SlotMatch(name, found.value, found.start, found.end)
 
 
 def _find_patterned(message: str, name: str, schema: Schema, pattern: str) -> Iterator[SlotMatch]:

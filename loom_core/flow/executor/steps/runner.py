@@ -597,8 +597,8 @@ def _is_answer_kept(ask: AskConfig, step: StepConfig, frame: Frame) -> bool:
     It does not if the user has given the answer to this question, and the question is another one now.
     """
     place = frame.rewound.get(step.step_id)
-    if place is None:
-        return False
+    if place is None or ask.options is not None:  # choices are offered again unless they have the answer
+        return place is not None
     is_answered_here = frame.given.get(ask.into, -1) >= place and ask.into not in frame.corrected
     is_other = "$steps" in ask.question or any(names_input(ask.question, name) for name in frame.corrected)
     return not (is_answered_here and is_other)

@@ -258,3 +258,42 @@ async def test_a_confirmation_lists_only_what_its_question_does_not_say() -> Non
     async with talking(_SURE) as talk:
         asked = await talk("改约 K1024 2036-12-05 原因：出差")
         assert asked.text == "K1024 改到2036年12月5日（周五）？\n原因：出差"
+
+
+_OFFER: dict[str, Any] = {
+    "flow_id": "book",
+    "trigger_patterns": ["预约"],
+    "input_schema": {
+        "type": "object",
+        "properties": {"date": INPUTS["date"], "time": INPUTS["time"]},
+        "required": ["date"],
+    },
+    "steps": [
+        {
+            "stepId": "slots",
+            "operation": "GET https://x.example/slots",
+            "outputs": {"free": "$response.body#/free"},
+        },
+        {
+            "stepId": "when",
+            "ask": {
+                "question": "{$inputs.date}几点？",
+                "options": {"from": "$steps.slots.outputs.free"},
+                "into": "time",
+            },
+        },
+        {"stepId": "sure", "confirm": "{$inputs.date}{$inputs.time}？"},
+    ],
+}
+
+
+async def test_an_offered_time_stays_or_changes_with_the_day_that_is_corrected() -> None:
+    async with talking(_OFFER) as talk:
+        talk.api.answer = lambda _: {"free": ["10:00", "14:00"]}
+        with situation(WEDNESDAY, "zh"):
+            assert (await talk("预约明天")).text == "2026年11月26日（周四）几点？\n1. 10:00\n2. 14:00"
+            assert (await talk("十点")).text == "2026年11月26日（周四）10:00？"
+            assert (await talk("改成周五")).text == "2026年11月27日（周五）10:00？"
+            assert (await talk("不对，改成周六下午两点")).text == "2026年11月28日（周六）14:00？"
+            talk.api.answer = lambda _: {"free": ["09:00", "10:00"]}
+            assert "几点？\n1. 09:00\n2. 10:00" in (await talk("改成周一")).text
