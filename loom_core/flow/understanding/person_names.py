@@ -26,6 +26,7 @@ _NO_NAME = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:january|february|march|april|june|july|august|"
     r"september|october|november|december)\b|\b(?:today|tomorrow|tonight|morning|afternoon|evening|noon|please|"
     r"yes|no|not|the|a|an|my|me|i|you|it|this|that|ill|sick|here|book|cancel|need|want|would|like)\b|"
+    r"\b(?:he|she|they|we|is|are|was|ok|okay|fine|now|then)\b|"
     r"\b(?:same|last|time|before|again|friend|wife|husband|son|daughter|mother|father|self|myself|him|her|them)\b|"
     "今天|明天|后天|上午|下午|晚上|中午|周[一二三四五六日天末]|星期|预约|取消|不|没|吗|呢|什么|"
     "我|你|您|他|她|上次|一样|朋友|家人|自己|老公|老婆|妈|爸|孩子|儿子|女儿|同事|还是|随便",
@@ -108,5 +109,5 @@ def person_part(text: str) -> tuple[int, int] | None:
     Parts are between commas; in Chinese also between spaces.
     """
     parts = list(_PART.finditer(text))
-    named = [part.span() for part in parts if _ALONE.fullmatch(to_simplified(part[0]))]
-    return named[0] if len(parts) > 1 and len(named) == 1 and may_be_person(text[slice(*named[0])]) else None
+    named = [part.span() for part in parts if is_person_alone(part[0])]
+    return named[0] if len(parts) > 1 and len(named) == 1 else None

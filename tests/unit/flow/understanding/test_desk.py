@@ -97,7 +97,7 @@ def test_a_phone_number_is_kept_where_a_name_is_asked() -> None:
     assert _reply("13800138000", "patient") == ("correct", {"phone": "+8613800138000"})
 
 
-@pytest.mark.parametrize("message", ["Next Friday", "好的谢谢", "What Now?"])
+@pytest.mark.parametrize("message", ["Next Friday", "好的谢谢", "What Now?", "ok he's fine now"])
 def test_what_is_no_name_is_not_kept_as_one(message: str) -> None:
     assert "patient" not in _reply(message, "time")[1]
 
@@ -171,6 +171,7 @@ def test_a_department_is_no_name(message: str) -> None:
     [
         ("挂眼科 明天三点 陈静 13500001234", "陈静"),
         ("ENT tomorrow 11am, Peter Pan, 13500001234", "Peter Pan"),
+        ("挂眼科 周一 9点 王芳 13612345678", "王芳"),
         ("ENT tomorrow", None),
     ],
 )
