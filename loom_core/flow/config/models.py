@@ -265,7 +265,11 @@ class FlowConfig(ConfigSection):
     @property
     def only_informs(self) -> bool:
         """Whether the flow changes and asks nothing: no step does more than to choose what it says."""
-        return self.endpoint is None and bool(self.steps) and all(each.kind == "none" for each in self.steps)
+        return (
+            self.endpoint is None
+            and bool(self.steps)
+            and all(each.kind in {"say", "none"} for each in self.steps)
+        )
 
 
 class SkillConfig(ConfigSection):

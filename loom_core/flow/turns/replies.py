@@ -233,7 +233,7 @@ class Delivery:
             session_id=turn.conversation.session_id,
             file=turn.file,
             phrases=turn.phrases,
-            waiting=await self._waiting(turn.conversation, turn.file, but=outcome.run_id),
+            waiting=await self._waiting(turn.conversation, turn.file, outcome),
             timings=timings,
         )
 
@@ -268,7 +268,7 @@ class Delivery:
             session_id=conversation.session_id,
             file=file,
             phrases=Phrases.of(language),
-            waiting=await self._waiting(conversation, file, but=outcome.run_id),
+            waiting=await self._waiting(conversation, file, outcome),
             timings={"total": time.perf_counter() - began},
         )
 
@@ -350,6 +350,11 @@ class Delivery:
             self._conversations.confirm_delivery(conversation)
 
     async def _waiting(
-        self, conversation: FlowConversation, file: FlowFile, *, but: str
+        self, conversation: FlowConversation, file: FlowFile, outcome: TurnOutcome
     ) -> WaitingRun | None:
-        return find_waiting(await self._conversations.list_unfinished(conversation), file=file, but=but)
+        """Return the run that the conversation returns to; after an emergency, it asks nothing at once."""
+        flow = file.flow(outcome.route.flow_id)
+        if flow is not None and flow.hidden and flow.only_informs:
+            return None
+        runs = await self._conversations.list_unfinished(conversation)
+        return find_waiting(runs, file=file, but=outcome.run_id)
