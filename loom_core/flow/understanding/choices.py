@@ -156,9 +156,14 @@ def find_choices(text: str, choices: Sequence[ValueChoice]) -> list[ValueChoice]
     number = number_in_list(text)
     found = _numbered(number, choices, counts=number_of(text) is not None) if number is not None else []
     found += [each for each in choices_at(text, choices) if each not in found]
-    if not found and number is not None and len(choices) < number < _DAY:
-        found = choices_at(f"{number}:00", choices)
+    if (
+        number is not None and 0 < number < _DAY and _BARE.fullmatch(form)
+    ):  # "9" is the ninth, or nine o'clock
+        found += [each for each in choices_at(f"{number}:00", choices) if each not in found]
     return found or _with_words(form, choices)
+
+
+_BARE = re.compile(r"\d{1,2}")
 
 
 def _numbered(number: int, choices: Sequence[ValueChoice], *, counts: bool) -> list[ValueChoice]:

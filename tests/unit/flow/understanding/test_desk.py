@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from loom_core.flow.http.response import EndpointResult
+from loom_core.flow.understanding.choices import ValueChoice, find_choices
 from loom_core.flow.understanding.corrections import find_corrections
 from loom_core.flow.understanding.moments import situation
 from loom_core.flow.understanding.person_names import person_in
@@ -298,3 +299,11 @@ async def test_an_offered_time_stays_or_changes_with_the_day_that_is_corrected()
             assert (await talk("不对，改成周六下午两点")).text == "2026年11月28日（周六）14:00？"
             talk.api.answer = lambda _: {"free": ["09:00", "10:00"]}
             assert "几点？\n1. 09:00\n2. 10:00" in (await talk("改成周一")).text
+
+
+@pytest.mark.parametrize(
+    ("message", "found"), [("3", ["11:00", "15:00"]), ("第三个", ["11:00"]), ("2", ["10:00"])]
+)
+def test_a_bare_number_is_a_place_in_the_list_or_an_hour(message: str, found: list[str]) -> None:
+    choices = [ValueChoice(each) for each in ("09:00", "10:00", "11:00", "15:00")]
+    assert [each.value for each in find_choices(message, choices)] == found
