@@ -55,6 +55,7 @@ ReplyKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel",
 _MAX_LENGTH = 2000  # characters of a message that are read
 
 _CANCELS = re.compile(r"\bcancel(?: (?:it|that|this))?\b|取消(?:掉|吧|了|它)*", re.I)
+_KEEPS = re.compile(r"\bkeep (?:it|that|this|the (?:booking|appointment))\b|留着|保留|不取消", re.I)
 
 _FEW = 3  # parts of a message that asks to repeat
 
@@ -100,8 +101,8 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
         return replace(given, is_choice=True)  # an answer may be named 取消
     is_question_open = pending.kind == "question"
-    if not is_question_open and _agrees_to_cancel(message, pending.reason):
-        return ParsedReply("approve")
+    if not is_question_open and (decided := _decide_to_cancel(message, pending.reason)) is not None:
+        return ParsedReply("approve" if decided else "deny")
     if is_cancel(message, asked=bool(asked) or not is_question_open):
         return ParsedReply("cancel")
     if is_question_open and is_declined(message):
@@ -147,10 +148,14 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
 
 
-def _agrees_to_cancel(message: str, question: str) -> bool:
-    """Return whether "yes, cancel it" answers a question of whether to cancel something."""
+def _decide_to_cancel(message: str, question: str) -> bool | None:
+    """Parse "yes, cancel it" or "keep it" as the reply to whether to cancel something; None if unclear."""
+    if not _CANCELS.search(question):
+        return None
+    if _KEEPS.search(message) and not is_question(message):
+        return False
     rest, count = _CANCELS.subn(" ", message)
-    return bool(count and _CANCELS.search(question)) and yes_or_no(rest) is True
+    return True if count and yes_or_no(rest) is True else None
 
 
 def _with_more(given: ParsedReply, message: str, inputs: Schema, asked: Schema, known: Schema) -> ParsedReply:

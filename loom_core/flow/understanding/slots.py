@@ -435,6 +435,10 @@ def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
     open_ = {each.name for each in everything if _OR.match(message, each.end)}
     found = [each for each in everything if each.name not in open_ and not _is_rejected(each, message)]
     found = [each for each in found if not any(_is_repaired(each, other, message) for other in found)]
+    chosen = {(each.start, each.end) for each in found if choices_of(schemas[each.name])}
+    found = [
+        each for each in found if (each.start, each.end) not in chosen or not is_free_text(schemas[each.name])
+    ]  # of "for ENT"
     told = {each.name for each in found if each.labelled}
     found = [each for each in found if each.labelled or each.name not in told]
     single = [

@@ -174,6 +174,7 @@ def test_a_department_is_no_name(message: str) -> None:
         ("ENT tomorrow 11am, Peter Pan, 13500001234", "Peter Pan"),
         ("挂眼科 周一 9点 王芳 13612345678", "王芳"),
         ("ENT tomorrow", None),
+        ("schedule me for ENT tomorrow", None),
     ],
 )
 def test_a_name_between_other_values_needs_no_introduction(message: str, name: str | None) -> None:
@@ -196,6 +197,11 @@ def test_a_code_may_be_in_small_letters() -> None:
 def test_yes_cancel_it_agrees_to_a_cancellation(message: str) -> None:
     assert _reply(message, kind="approval", reason="Cancel K1024? / 取消 K1024？")[0] == "approve"
     assert _reply(message, kind="approval", reason="Book it? / 预约？")[0] != "approve"
+
+
+@pytest.mark.parametrize("message", ["no, keep it", "不用了，还是留着吧", "先不取消"])
+def test_what_is_to_be_kept_is_not_cancelled(message: str) -> None:
+    assert _reply(message, kind="approval", reason="Cancel K1024? / 取消 K1024？")[0] == "deny"
 
 
 @pytest.mark.parametrize("message", ["算了不约了", "算了，不预约了"])
