@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from loom_core.cjk import has_cjk
 from loom_core.flow.config.models import SKILLS_PROFILE
 from loom_core.flow.executor.inputs import input_names_of, with_properties
 from loom_core.flow.responses.phrases import Phrases, format_value, language_of, language_of_run
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Delivery", "build_reply", "find_waiting", "late_text", "question_text", "run_text"]
 
 _SHORT = 40  # characters of a goal
-_TELLING = 2  # characters of a value; a shorter one may be part of something else in a question
+_TELLING = 3  # letters or digits of a value; a shorter one may be part of something else in a question
 
 
 def build_reply(
@@ -160,9 +161,14 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
         phrases.values.format(name=input_names_of(schema, [name]), value=value)
         for name, value in values.items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
-        and not (len(value) > _TELLING and holds_words(pending.reason, value))
+        and not (_is_telling(value) and holds_words(pending.reason, value))
     ]
     return "\n".join([pending.reason, *lines])
+
+
+def _is_telling(value: str) -> bool:
+    """Return whether a value in a text is hardly part of something else, as two Chinese characters are not."""
+    return len(value) >= _TELLING or (len(value) > 1 and has_cjk(value))
 
 
 def find_waiting(runs: list[Run], *, file: FlowFile, but: str = "") -> WaitingRun | None:
