@@ -48,20 +48,22 @@ async def _desk() -> AsyncGenerator[Any]:
     loaded = read_flow_file(_EXAMPLE / "flow.json")
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     loaded = replace(loaded, file=loaded.file.model_copy(update={"flow_url": url}))
-    async with EndpointCaller(loaded.file) as caller, WorkflowOrchestrator(loaded, {}, caller) as desk:
-        session = ""
+    try:
+        async with EndpointCaller(loaded.file) as caller, WorkflowOrchestrator(loaded, {}, caller) as desk:
+            session = ""
 
-        async def say(message: str) -> str:
-            nonlocal session
-            with situation(_WEDNESDAY, "zh"):
-                reply = await desk.query(message, session_id=session)
-            session = reply.session_id
-            return str(reply)
+            async def say(message: str) -> str:
+                nonlocal session
+                with situation(_WEDNESDAY, "zh"):
+                    reply = await desk.query(message, session_id=session)
+                session = reply.session_id
+                return str(reply)
 
-        say.clinic = clinic  # type: ignore[attr-defined]
-        yield say
-    server.should_exit = True
-    await serving
+            say.clinic = clinic  # type: ignore[attr-defined]
+            yield say
+    finally:
+        server.should_exit = True
+        await serving
 
 
 async def test_a_booking_by_free_times_with_an_emergency_in_between() -> None:
