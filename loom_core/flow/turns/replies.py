@@ -167,7 +167,7 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def _is_telling(value: str) -> bool:
-    """Return whether a value in a text is hardly part of something else, as two Chinese characters are not."""
+    """Return whether a value in a text is hardly part of something else; two Chinese characters suffice."""
     return len(value) >= _TELLING or (len(value) > 1 and has_cjk(value))
 
 
