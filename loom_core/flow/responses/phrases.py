@@ -59,6 +59,7 @@ class Phrases:
         paused: a run is paused.
         passed_on: a message was passed on to an operator.
         by_operator: a message of an operator.
+        with_operator: an operator has the conversation.
         begin: whether a flow may start, with the inputs found.
         values: its inputs.
         shall: whether to make a call of a skill, by default.
@@ -108,6 +109,7 @@ class Phrases:
     paused: str
     passed_on: str
     by_operator: str
+    with_operator: str
     begin: str
     values: str
     shall: str
@@ -276,6 +278,7 @@ _ENGLISH = Phrases(
     paused="“{flow}” is paused.",
     passed_on="I have passed that on to my colleague.",
     by_operator="{by}: {text}",
+    with_operator="{by} is talking with you.",
     begin="Do I understand correctly that you want “{flow}”, with this?",
     values="{name}: {value}",
     shall="Shall I do this for you?",
@@ -340,6 +343,7 @@ _CHINESE = Phrases(
     paused="“{flow}”已暂停。",
     passed_on="已转告同事。",
     by_operator="{by}：{text}",
+    with_operator="{by}正在为您服务。",
     begin="您是要按以下内容办理“{flow}”吗？",
     values="{name}：{value}",
     shall="要我为您这样办理吗？",

@@ -90,6 +90,8 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
         turn: the turn, with active runs and matches of trigger patterns.
     """
     handed_over = turn.handed_over
+    if handed_over is not None and not turn.message.strip():
+        return TurnPlan(kind="status", run=handed_over)
     if handed_over is not None and any(each.taken_by for each in handed_over.pending):
         return TurnPlan(kind="pass_on", run=handed_over)
     chosen = _plan_choice(turn)

@@ -147,6 +147,8 @@ def _without_remark(pending: Pending) -> Pending:
 
 def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
     """Return a question with its details: its fields if it has a form, the values for a yes or no."""
+    if pending.taken_by:
+        return phrases.with_operator.format(by=pending.taken_by)
     if pending.takes_answer:
         return pending.reason
     flow = file.flow(pending.tool)

@@ -90,6 +90,7 @@ async def test_an_operator_has_the_whole_conversation_answers_and_returns_what_w
         heard = await talk("请假也行")  # the operator has the conversation, so no flow begins
         assert heard.text == "小李：抱歉，退您50元好吗？\n\n已转告同事。"
         assert (await talk("好的")).text == "已转告同事。"
+        assert (await talk("")).text == "小李正在为您服务。"
         with pytest.raises(InvalidInputError, match="amount"):
             await desk.hand_back(handed, {"amount": 0}, by="小李")
         await desk.say(handed, "马上退。", by="小李")

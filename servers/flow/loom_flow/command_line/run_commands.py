@@ -216,13 +216,15 @@ async def chat(service: FlowService, args: argparse.Namespace) -> int:
     file = (await service.read_flows()).file
     if keyboard.is_interactive:
         say(_opening(file))
-    code = 0
+    code, is_outside = 0, False  # whether an operator may have written since
     while (line := await keyboard.line("> " if keyboard.is_interactive else "")) is not None:
-        if not line.strip():
+        if not line.strip() and not is_outside:
             continue
         reply = await service.chat(line, session_id=session, context=context, seconds=_SLICE_SECONDS)
         session, context, args.run_id = reply.session_id, {}, reply.run_id
         run = await wait_until_idle(service, reply.run_id) if reply.run_id else None
+        pending = reply.pending if run is None else run.pending
+        is_outside = bool(pending) and not any(each.for_user for each in pending)
         result = chat_result(reply, run, file=service.current or file, by_asking=False)
         _say(result, as_json=args.json)
         await service.confirm_delivery(session, run, reply.told)

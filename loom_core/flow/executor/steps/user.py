@@ -1,0 +1,239 @@
+"""Steps that ask the user: for a value, for a choice of a list, for a yes or no."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from loom_core.errors import InvalidInputError
+from loom_core.flow.executor.inputs import names_input, validate_inputs, with_properties
+from loom_core.flow.executor.state import Frame
+from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse
+from loom_core.flow.expressions import fill, text_of
+from loom_core.flow.responses.phrases import Phrases, format_value
+from loom_core.flow.understanding.choices import (
+    OFFERED,
+    SHOWN,
+    choices_of,
+    choices_schema,
+    choices_text,
+    find_choices,
+)
+
+if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.config.models_step import (
+        AskConfig,
+        ConfirmConfig,
+        OptionsConfig,
+        StepConfig,
+    )
+    from loom_core.flow.understanding.choices import ValueChoice
+
+__all__ = ["UserSteps"]
+
+
+def _is_input_given(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+    """Return whether the user gave an input before a step asks for it; a default does not count."""
+    schema = properties.get(name)
+    default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
+    return bool(name) and name in inputs and inputs[name] != default
+
+
+def _answer_schema(name: str, wanted: object, flow: FlowConfig) -> dict[str, Any]:
+    """Return the schema of an answer of one value."""
+    schema = {"type": "object", "properties": {name: wanted}, "required": [name]}
+    return schema | {each: flow.input_schema[each] for each in ("$defs",) if each in flow.input_schema}
+
+
+def _find_choice(value: object, choices: Sequence[ValueChoice]) -> list[ValueChoice]:
+    """Return the choices that a value, or a text of the user, may mean."""
+    found = [each for each in choices if each.value == value]
+    return find_choices(value, choices) if isinstance(value, str) and not found else found
+
+
+def _is_answer_kept(ask: AskConfig, step: StepConfig, frame: Frame) -> bool:
+    """Return whether a correction of other inputs leaves an answer as it is.
+
+    It does not if the user has given the answer to this question, and the question is another one now.
+    """
+    place = frame.rewound.get(step.step_id)
+    if place is None or ask.options is not None:  # choices are offered again unless they have the answer
+        return place is not None
+    is_answered_here = frame.given.get(ask.into, -1) >= place and ask.into not in frame.corrected
+    is_other = "$steps" in ask.question or any(names_input(ask.question, name) for name in frame.corrected)
+    return not (is_answered_here and is_other)
+
+
+class UserSteps:
+    """Runner of steps that ask the user.
+
+    Args:
+        scene: the run.
+    """
+
+    def __init__(self, scene: RunScope) -> None:
+        self._scene = scene
+
+    async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> StepOutcome:
+        """Ask until an answer is valid; it may correct inputs that no step has used yet."""
+        state = self._scene.record.state
+        scope = state.frames[frame.scope]
+        flow = self._scene.parts.file.find_flow(frame.flow_id)
+        name = ask.into or "answer"
+        properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
+        is_first = not state.visited[frame.key + step.step_id] or _is_answer_kept(ask, step, frame)
+        given = is_first and _is_input_given(ask.into, scope.inputs, properties)
+        self._scene.enter(frame, step, "")
+        if ask.options is not None:
+            known = scope.inputs[ask.into] if given else None
+            return await self._ask_choice(frame, step, ask, ask.options, known=known)
+        if given:
+            value = scope.inputs[ask.into]
+            return StepOutcome(response=StepResponse(body=value), outputs={"answer": value})
+        wanted = ask.answer if ask.answer is not None else properties.get(ask.into, {"type": "string"})
+        schema = _answer_schema(name, wanted, flow)
+        problem = ""
+        while True:
+            content, problem = await self._request(frame, step, ask, schema, problem=problem)
+            if content is None:
+                return StepOutcome(status="declined", problem=self._scene.wording.declined)
+            if name in content and not problem:
+                value = content[name]
+                if ask.into:
+                    self._scene.record.record_inputs(frame, {ask.into: value})
+                return StepOutcome(response=StepResponse(body=value), outputs={"answer": value})
+            key = state.key_of(frame, step.step_id)
+            self._scene.record.record_inputs(frame, {}, answered=key)
+
+    async def _ask_choice(
+        self,
+        frame: Frame,
+        step: StepConfig,
+        ask: AskConfig,
+        options: OptionsConfig,
+        *,
+        known: Any,  # noqa: ANN401 - JSON
+    ) -> StepOutcome:
+        """Ask for one of the choices of a list; words that fit several of them narrow it down.
+
+        Args:
+            frame: the frame.
+            step: the step.
+            ask: its question.
+            options: its choices.
+            known: the value that the user gave before; None for none.
+        """
+        wording, state = self._scene.wording, self._scene.record.state
+        flow, phrases = self._scene.parts.file.find_flow(frame.flow_id), Phrases.of(wording.language)
+        choices = self._scene.choices(frame, options)
+        if not choices:
+            said = text_of(fill(options.none, self._scene.values_for_text(frame))) or wording.no_choices
+            return StepOutcome(status="failure", problem="There is nothing to choose from.", said=said)
+        name, key = ask.into or "answer", state.key_of(frame, step.step_id)
+        title = with_properties(flow.input_schema, {name: {}})["properties"][name]
+        found, before = _find_choice(known, choices), ""
+        if known is not None and len(found) != 1:
+            before = wording.several if found else phrases.unoffered.format(said=format_value(known))
+        while len(found) != 1:
+            asked = found or choices
+            more = wording.more.format(count=len(asked) - SHOWN) if len(asked) > SHOWN else ""
+            schema = _answer_schema(name, {**title, **choices_schema(asked, offered=len(choices))}, flow)
+            content, problem = await self._request(
+                frame,
+                step,
+                ask,
+                schema,
+                after="\n".join(filter(None, (choices_text(asked, wording.language), more))),
+                before=before,
+            )
+            if content is None:
+                return StepOutcome(status="declined", problem=wording.declined)
+            before = problem
+            if not problem and (answer := content.get(name)) is not None:
+                asked = choices_of(state.asked[key].schema["properties"][name])  # maybe by another process
+                found = _find_choice(answer, asked) or _find_choice(answer, choices)
+                before = wording.several if found else phrases.unoffered.format(said=format_value(answer))
+            self._scene.record.record_inputs(frame, {}, answered=key)
+        chosen = found[0]
+        if ask.into:
+            self._scene.record.record_inputs(frame, {ask.into: chosen.value})
+        label = chosen.label_in(wording.language)
+        return StepOutcome(
+            response=StepResponse(body=chosen.value), outputs={"answer": chosen.value, "label": label}
+        )
+
+    async def _request(
+        self,
+        frame: Frame,
+        step: StepConfig,
+        ask: AskConfig,
+        schema: Mapping[str, Any],
+        *,
+        problem: str = "",
+        before: str = "",
+        after: str = "",
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Ask once, and apply the corrections that come with the answer.
+
+        Args:
+            frame: the frame.
+            step: the step.
+            ask: its question.
+            schema: schema of the answer.
+            problem: why the last answer was rejected.
+            before: what is said before the question in its place; by default why a later step has failed.
+            after: the list of choices.
+
+        Returns:
+            The answer, None if the user declines; and why it is rejected.
+        """
+        scene, flow = self._scene, self._scene.parts.file.find_flow(frame.flow_id)
+        (name,) = schema["required"]
+        text = text_of(fill(ask.question, scene.values_for_text(frame)))
+        offered = scene.offered_inputs(frame)
+        answered = await scene.questions.request_answer(
+            scene.record.state.key_of(frame, step.step_id),
+            "\n".join(filter(None, (text, after))),
+            tool=frame.flow_id,
+            schema=schema,
+            arguments=scene.record.state.inputs(frame),
+            arguments_schema={"properties": offered} if offered else None,
+            problem=problem,
+            before=before or ("" if problem else scene.reason_to_ask_again(frame, step)),
+        )
+        if answered.action != "accept":
+            return None, ""
+        content = dict(answered.content)
+        try:
+            if (name in content or not content) and OFFERED not in schema["properties"][name]:
+                content = validate_inputs(flow, content, schema=schema)
+            corrected = {each: value for each, value in content.items() if each != name}
+            return content, scene.questions.apply_corrections(frame, corrected, offered=offered)
+        except InvalidInputError as error:
+            return {}, error.message
+
+    async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> StepOutcome:
+        """Ask a yes-or-no question; a yes may correct inputs that no step has used yet."""
+        state = self._scene.record.state
+        self._scene.enter(frame, step, "")
+        key, problem = state.key_of(frame, step.step_id), ""
+        while True:
+            text = text_of(fill(confirm.question, self._scene.values_for_text(frame)))
+            offered = self._scene.offered_inputs(frame)
+            decision = await self._scene.questions.request_decision(
+                key,
+                "approval",
+                text,
+                tool=frame.flow_id,
+                arguments=state.inputs(frame),
+                arguments_schema={"properties": offered} if offered else None,
+                problem=problem,
+            )
+            if decision.action == "deny":
+                why = decision.reason or self._scene.wording.declined
+                return StepOutcome(status="declined", problem=why, outputs={"answer": False})
+            problem = self._scene.questions.apply_corrections(frame, decision.arguments, offered=offered)
+            if not problem and not decision.ask_again:
+                return StepOutcome(outputs={"answer": True})
+            self._scene.record.record_inputs(frame, {}, decided=key)
