@@ -34,7 +34,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for name in ("values", "values-held"):
         anyio.run(_show, name, "value")
-    for name in ("yes-no", "yes-no-held"):
+    for name in ("yes-no", "yes-no-held", "yes-no-words"):
         anyio.run(_show, name, "answer")
 
 

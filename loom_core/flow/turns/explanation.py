@@ -119,8 +119,9 @@ async def _open(turn: TurnContext, plan: TurnPlan, *, ask_model: bool) -> dict[s
             "decision": decision,
         }
     if plan.run is not None:
-        is_answer = plan.said is not None and plan.said.kind == "answer"
-        return {"decided_by": "pending", "action": "answer" if is_answer else "clarify", "problem": problem}
+        kind = "" if plan.said is None else plan.said.kind
+        action = kind if kind in {"answer", "approve", "deny"} else "clarify"
+        return {"decided_by": "pending", "action": action, "problem": problem}
     action = "clarify" if flows_to_ask_about(turn.match) else "respond"
     by: DecidedBy = "rules" if turn.match.matches else "none"
     return {"decided_by": by, "action": action, "problem": problem}

@@ -218,8 +218,9 @@ def interpret_reply(
         return "said", ParsedReply("cancel")
     offered = pending.arguments_schema.get("properties", {})  # the choices of inputs from lists
     said = parse_reply(message, pending, inputs=with_properties(flow.input_schema, offered) if flow else {})
-    if said.kind in {"approve", "deny", "cancel", "correct"}:
-        return "said", said
+    is_elsewhere = match.flow is not None and match.flow.flow_id not in own
+    if said.kind in {"approve", "deny", "cancel", "correct"} and (said.is_sure or not is_elsewhere):
+        return "said" if said.is_sure else "unclear", said
     if said.kind == "answer" and said.is_sure and names_input(message, _pending_properties(pending)):
         return "said", said  # 「预约号K1024」, though a pattern of another flow has 预约
     fits_whole = said.kind == "answer" and _is_free(said, pending)

@@ -73,7 +73,7 @@ async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOut
         if decision is not None:
             return await _apply_decision(turn, run, decision, found)
         route = RoutingOutcome(action="answer", how="pending", problem=problem)
-        if plan.said is not None and plan.said.kind == "answer":
+        if plan.said is not None and plan.said.kind in {"answer", "approve", "deny"}:
             return await apply_reply(turn, run, plan.said, route)
         known = await ask_sources(turn, found)
         route = route.with_problem(known.problem)

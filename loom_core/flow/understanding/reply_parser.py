@@ -41,7 +41,7 @@ from loom_core.flow.understanding.small_talk import (
     is_question,
     is_request_or_refusal,
 )
-from loom_core.flow.understanding.yes_no import yes_or_no
+from loom_core.flow.understanding.yes_no import leans_to, yes_or_no
 from loom_core.knowledge.sources.small_talk import needs_retrieval
 from loom_core.knowledge.text.scripts import to_simplified
 
@@ -70,7 +70,8 @@ class ParsedReply:
     Attributes:
         kind: the kind.
         values: for an answer or a correction: valid inputs, by name.
-        is_sure: whether the words are unambiguous; free text may mean anything.
+        is_sure: whether the words are unambiguous; free text may mean anything, and a yes or no among other
+            words is for the model, if there is one.
         is_choice: whether it is an answer that is one of the choices.
         refused: a value that the schema rejects; or what is wanted.
         either: inputs, by name, any of which it may correct.
@@ -101,17 +102,8 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
         return replace(given, is_choice=True)  # an answer may be named 取消
     is_question_open = pending.kind == "question"
-    if not is_question_open and (decided := _decide_to_cancel(message, pending.reason)) is not None:
-        return ParsedReply("approve" if decided else "deny")
-    if is_cancel(message, asked=bool(asked) or not is_question_open):
-        return ParsedReply("cancel")
-    if is_question_open and is_declined(message):
-        return ParsedReply("cancel")
-    if not is_question_open:
-        said = _wants_again(message) if pending.kind == "unknown" else None
-        said = yes_or_no(message) if said is None else said
-        if said is not None:
-            return ParsedReply("approve" if said else "deny")
+    if (decided := _read_decision(message, pending, asked=bool(asked))) is not None:
+        return decided
     known, correctable = pending.arguments, _properties(inputs)
     corrects = find_corrections(message, correctable, known=known, asked=asked)
     if not corrects and is_retraction(message):
@@ -127,25 +119,40 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
         and (kept := _find_additional_inputs(message, correctable, asked, known))
     ):
         return ParsedReply("correct", kept)  # for another question, which is not asked again
-    refused = next(
-        filter(
-            None,
-            (
-                find_rejected_value(hour_in_words(message, schema), name, schema)
-                for name, schema in asked.items()
-            ),
-        ),
-        None,
-    )
-    refused = refused or find_refused_correction(message, correctable, known=known)
-    wanted = next(
-        (RejectedValue(name, None, schema) for name, schema in asked.items() if not is_free_text(schema)),
-        None,
-    )
-    wanted = wanted or next((RejectedValue(name, None, schema) for name, schema in asked.items()), None)
+    refused = _find_refused(message, asked) or find_refused_correction(message, correctable, known=known)
+    if pending.kind == "approval" and not corrects and refused is None:
+        leaning = leans_to(message)
+        if leaning is not None:
+            return ParsedReply("approve" if leaning else "deny", is_sure=False)
     if (answer := _any_words(message, asked)) is not None and not corrects:
         return answer
-    return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
+    return replace(_UNCLEAR, refused=refused or _find_wanted(asked), either=corrects)
+
+
+def _find_refused(message: str, asked: Schema) -> RejectedValue | None:
+    """Return the first value of a message that the schema of what is asked for rejects."""
+    for name, schema in asked.items():
+        if refused := find_rejected_value(hour_in_words(message, schema), name, schema):
+            return refused
+    return None
+
+
+def _find_wanted(asked: Schema) -> RejectedValue | None:
+    """Return what is asked for, first of all what is no free text."""
+    wanted = [RejectedValue(name, None, schema) for name, schema in asked.items()]
+    return next((each for each in wanted if not is_free_text(each.schema)), next(iter(wanted), None))
+
+
+def _read_decision(message: str, pending: Pending, *, asked: bool) -> ParsedReply | None:
+    """Return a message that is only a yes, a no, or a cancellation; None for another one."""
+    is_open = pending.kind == "question"
+    if not is_open and (decided := _decide_to_cancel(message, pending.reason)) is not None:
+        return ParsedReply("approve" if decided else "deny")
+    if is_cancel(message, asked=asked or not is_open) or (is_open and is_declined(message)):
+        return ParsedReply("cancel")
+    said = _wants_again(message) if pending.kind == "unknown" else None
+    said = yes_or_no(message) if said is None and not is_open else said
+    return None if said is None else ParsedReply("approve" if said else "deny")
 
 
 def _decide_to_cancel(message: str, question: str) -> bool | None:

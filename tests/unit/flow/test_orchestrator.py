@@ -282,3 +282,30 @@ async def test_a_question_about_another_flow_is_no_answer() -> None:
         assert (reply.route.action, reply.status) == ("clarify", "input_required")
         assert (await talk("我要请三天假")).text == "请假还需要：事由。"
         assert talk.api.asked == []
+
+
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        ("行吧，正好都有空", "approve"),
+        ("yeah I guess that's fine with me", "approve"),
+        ("时间冲突了，去不了", "deny"),
+        ("no that's the wrong week", "deny"),
+        ("可以，但我想先问问医生", "clarify"),
+        ("that's right, I don't need it anymore", "clarify"),
+    ],
+)
+async def test_a_yes_or_no_among_other_words_is_understood_and_never_a_yes_with_a_no_in_it(
+    message: str, action: str
+) -> None:
+    async with talking(CONFIRMED, ORDER) as talk:
+        await talk("我要请三天假")
+        await talk("感冒了")
+        assert (await talk(message)).route.action == action
+
+
+async def test_a_yes_among_other_words_that_names_another_flow_begins_it() -> None:
+    async with talking(CONFIRMED, ORDER) as talk:
+        await talk("我要请三天假")
+        await talk("感冒了")
+        assert (await talk("好吧，那订单123到哪了")).flow_id == "order"

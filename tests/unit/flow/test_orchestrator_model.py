@@ -207,6 +207,16 @@ async def test_what_the_model_is_not_sure_of_approves_nothing() -> None:
     assert talk.api.asked == []
 
 
+async def test_a_yes_among_other_words_is_for_the_model_if_there_is_one() -> None:
+    async with talking(CONFIRMED, llm=MockProvider([decides("clarify", question="是这几天吗？")])) as talk:
+        await talk.assistant.run_flow("leave", {"days": 3, "reason": "感冒"})
+        (run,) = await talk.assistant.journal.runs()
+        talk.session_id = run.request.session_id
+        reply = await talk("行吧，正好都有空")
+        assert (reply.route.action, reply.route.how) == ("clarify", "model")
+    assert talk.api.asked == []
+
+
 async def test_the_model_hears_of_the_conversation() -> None:
     llm = MockProvider(
         [decides("respond"), "查好了。", decides("flow", "order", parameters={"number": "88"})]
