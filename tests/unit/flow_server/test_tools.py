@@ -306,12 +306,12 @@ async def test_a_changed_file_is_used_and_a_wrong_one_is_not(write, connect, cal
         assert [flow["flow_id"] for flow in (await call(client, "flow_list"))["flows"]] == ["one"]
         flow = {"flow_id": "two", "trigger_patterns": ["zwei"], "steps": [ask], "as_tool": True}
         write({**flow, "description": "The second."}, {"flow_id": "one", "steps": [ask]})
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await news.wait()
         assert "two" in [tool.name for tool in (await client.list_tools()).tools]
         assert (await call(client, "flow_chat", message="zwei"))["flow_id"] == "two"
         (home / "flow.json").write_text('{"flows": [{"flow_id": 7}]}')
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             problems: list[str] = []
             while not problems:  # the file is looked at once a second
                 problems = (await call(client, "flow_list"))["problems"]
