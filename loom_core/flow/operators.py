@@ -182,9 +182,10 @@ class OperatorDesk:
             NotFoundError: no run waits for it.
         """
         reached: list[str] = []
-        for run in await self._journal.runs(caller=caller, waits_for="event", limit=-1):
+        waiting = await self._journal.runs(caller=caller, waits_for="event", waits_for_name=name, limit=-1)
+        for run in waiting if name else ():
             for each in run.pending:
-                if each.kind != "event" or not name or each.tool != name:
+                if each.kind != "event" or each.tool != name:
                     continue
                 if str(each.arguments.get("key", "")) != key:
                     continue

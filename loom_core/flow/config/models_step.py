@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
@@ -54,6 +54,9 @@ StepKind: TypeAlias = Literal[
 ]
 """The kind of a step; a step of kind `none` only evaluates criteria, sets outputs, or jumps."""
 
+_FIELDS: Mapping[StepKind, str] = {
+    kind: "workflow_id" if kind == "workflow" else kind for kind in get_args(StepKind) if kind != "none"
+}
 _LONGEST_WAIT = 366 * 86_400.0
 
 
@@ -382,31 +385,15 @@ class StepConfig(ConfigSection):
     )
 
     @property
+    def kinds(self) -> list[StepKind]:
+        """The kinds that are written; several are an error, but for `tool` and `confirm`."""
+        return [kind for kind, field in _FIELDS.items() if getattr(self, field)]
+
+    @property
     def kind(self) -> StepKind:
         """Kind of the step."""
-        if self.operation is not None:
-            return "operation"
-        if self.tool:
-            return "tool"
-        if self.workflow_id:
-            return "workflow"
-        if self.parallel:
-            return "parallel"
-        if self.switch:
-            return "switch"
-        if self.for_each is not None:
-            return "for_each"
-        if self.llm is not None:
-            return "llm"
-        if self.say:
-            return "say"
-        if self.ask is not None:
-            return "ask"
-        if self.wait_for is not None:
-            return "wait_for"
-        if self.handover is not None:
-            return "handover"
-        return "confirm" if self.confirm else "none"
+        kinds = self.kinds
+        return kinds[0] if kinds else "none"
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import UnreadableTextError
 from loom_core.flow.config.models_endpoint import check_headers, check_query, reference_in
+from loom_core.flow.config.models_step import StepKind
 from loom_core.flow.config.references import TemplateText, missing_message, texts_in, unreadable_problem
 from loom_core.flow.expressions.condition import check_criterion
 
@@ -30,20 +31,7 @@ __all__ = [
 ]
 
 
-_KINDS = (
-    "operation",
-    "tool",
-    "workflowId",
-    "parallel",
-    "switch",
-    "for_each",
-    "llm",
-    "say",
-    "ask",
-    "confirm",
-    "wait_for",
-    "handover",
-)
+_KINDS = ["workflowId" if kind == "workflow" else kind for kind in get_args(StepKind) if kind != "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +76,7 @@ def walk_steps(
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
     """Return the problems of a step, by itself and among its siblings."""
     step, path = placed.step, placed.path
-    fields = {field.alias or name: name for name, field in type(step).model_fields.items()}
-    said = [key for key in _KINDS if getattr(step, fields[key])]
+    said = ["workflowId" if kind == "workflow" else kind for kind in step.kinds]
     if step.confirm is False and step.kind != "tool":
         yield ConfigProblem((*path, "confirm"), "this has no effect here.", "Leave it out.")
     if len(said) > 1 and said != ["tool", "confirm"]:

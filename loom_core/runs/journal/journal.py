@@ -183,6 +183,7 @@ class Journal:
         session_id: str = "",
         status: Sequence[RunStatus] = (),
         waits_for: PendingKind | None = None,
+        waits_for_name: str = "",
         limit: int = 50,
     ) -> list[Run]:
         """List runs, latest first.
@@ -193,11 +194,17 @@ class Journal:
             session_id: only runs of this session; empty for all.
             status: only runs with these statuses; empty for all.
             waits_for: only runs that wait for something of this kind; None for all.
+            waits_for_name: with it, only where it may have this name, that of an event; empty for all.
             limit: maximum number of runs.
         """
         drivers = await self.store.drivers()
         where, parameters = condition(
-            caller, profiles=profiles, session_id=session_id, status=status, waits_for=waits_for
+            caller,
+            profiles=profiles,
+            session_id=session_id,
+            status=status,
+            waits_for=waits_for,
+            waits_for_name=waits_for_name,
         )
         return await self.store.read(
             lambda db: drivers.with_driver_titles(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -50,6 +51,7 @@ _SELECT = f"""
 SELECT runs.*, sessions.id AS session_id, requests.body, {LAST_EVENT} AS last_event
 FROM runs JOIN sessions ON sessions.key = runs.session JOIN requests ON requests.run = runs.key
 """
+_SPECIAL = re.compile(r"[^\w.:-]+")
 _SPENT = [field.name for field in fields(RunUsage) if field.name != "usage"]
 _USAGE = [field.name for field in fields(Usage)]
 _PENDING = [field.name for field in fields(Pending)]
@@ -186,6 +188,7 @@ def condition(
     session_id: str = "",
     status: Sequence[RunStatus] = (),
     waits_for: PendingKind | None = None,
+    waits_for_name: str = "",
 ) -> tuple[str, list[str]]:
     """Return the SQL condition that selects runs, and its parameters; see `Journal.runs`."""
     conditions, parameters = ["TRUE"], list[str]()
@@ -204,5 +207,7 @@ def condition(
         parameters += status
     if waits_for is not None:
         conditions.append("runs.status = 'input_required' AND runs.standing LIKE ?")
-        parameters.append(f'%"kind":"{waits_for}"%')  # as `standing_column` writes it
+        # As `standing_column` writes it; what JSON or LIKE might escape in a name stands for anything.
+        name = f',"tool":"{_SPECIAL.sub("%", waits_for_name)}"' if waits_for_name else ""
+        parameters.append(f'%"kind":"{waits_for}"{name}%')
     return " AND ".join(conditions), parameters

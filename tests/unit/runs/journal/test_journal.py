@@ -449,6 +449,20 @@ async def test_runs_are_found_by_the_kind_of_what_they_wait_for(journal: Journal
     for kind in ("question", "event", "operator"):
         assert [kinds[run.id] for run in await journal.runs(waits_for=kind)] == [kind]
     assert await journal.runs(waits_for="event", caller="operator") == []
+    assert [kinds[run.id] for run in await journal.runs(waits_for="event", waits_for_name="paid")] == [
+        "event"
+    ]
+    assert await journal.runs(waits_for="event", waits_for_name="sent") == []
+
+
+@pytest.mark.parametrize("name", ["支付.成功", 'a "b"', "50% off_", "back\\slash", "two words", "it's"])
+async def test_an_event_is_found_by_a_name_of_any_characters(journal: Journal, name: str):
+    run = await journal.create(RunRequest(goal="wait"))
+    async with await claimed(journal, run.id) as log:
+        pending = Pending(id="p", kind="event", tool=name)
+        log.add("approval_required", {}, status="input_required", pending=(pending,))
+    found = await journal.runs(waits_for="event", waits_for_name=name)
+    assert [each.id for each in found] == [run.id]
 
 
 async def test_an_operator_writes_only_where_a_run_waits_for_one(journal: Journal):
