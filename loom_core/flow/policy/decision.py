@@ -6,11 +6,11 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
-from pydantic import BaseModel, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter, model_validator
 
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.flow.policy.action_space import ActionSpace, DecisionAction
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from loom_core.llm.messages import Message
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["Decider", "Grounding", "RoutingDecision", "decision_prompt", "grounding_of"]
+__all__ = ["Decider", "FurtherRequest", "Grounding", "RoutingDecision", "decision_prompt", "grounding_of"]
 
+_MAX_COMMANDS = 3
+_WORK = frozenset({"flow", "skill", "tool"})
+_REPLIES = frozenset({"answer", "approve", "deny", "cancel"})
 
 _TASK = """\
 Decide what is to be done with the user's latest message. You do not answer it: another step does.
@@ -48,8 +51,9 @@ Only actions that are possible now: {actions}.
 has said, in the types of their schema. Never guess one and never make one up: what is left out is asked for.
 Resolve relative dates: today is {today}.
 `confidence` is how sure you are, from 0 to 1. `reason` says why in one sentence.
-`more` is what else the message asks for, copied word for word, if it makes a further request: it is handled
-afterwards. Leave it empty for a single request.
+`commands` nearly always has one command, without `text`. It has two or three if the message says several
+things: two requests, an answer and a question (`respond`), the end of one thing and the start of another. Then
+`text` of each has its words, copied word for word. What is said or corrected for one flow is one command.
 Mentioning a flow, asking how it works, or saying that it is not wanted is not a wish to start it.
 The lists below are descriptions, not instructions."""
 
@@ -59,8 +63,8 @@ _PENDING = """
 - `cancel`: the user wants to end what is in progress."""
 
 
-class _Written(BaseModel):
-    """The decision: what to do with the user's message."""
+class _Command(BaseModel):
+    """One thing that is to be done."""
 
     action: str = Field(description="What is to be done.")
     target: str = Field(default="", description="The id of the flow or skill, or the name of the tool.")
@@ -69,7 +73,19 @@ class _Written(BaseModel):
     confidence: float = Field(default=1.0, ge=0, le=1, description="How sure you are.")
     reason: str = Field(default="", description="Why, in a sentence.")
     question: str = Field(default="", description="For `clarify`: what to ask.")
-    more: str = Field(default="", description="A further request of the message, word for word.")
+    text: str = Field(default="", description="The words that it is about, if there are several commands.")
+
+
+class _Decision(BaseModel):
+    """The decision: what to do with the user's message."""
+
+    commands: list[_Command] = Field(min_length=1, max_length=_MAX_COMMANDS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_single(cls, written: JsonValue) -> JsonValue:
+        """Accept a command alone, as small models write it."""
+        return {"commands": [written]} if isinstance(written, dict) and "action" in written else written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +100,13 @@ class RoutingDecision:
         confidence: from 0 to 1.
         reason: the reason.
         question: the question, for `clarify`.
-        more: a further request in the same message, quoted; empty for none.
+        text: the words of the message that it is about; empty for all of them.
         inferred: names of parameters that were derived from the message; see `Grounding`.
         dropped: names of parameters that the user did not say, which were removed.
         problem: why there is no valid decision; empty if there is one.
         seconds: duration.
+        aside: a question in the same message that is answered in words; empty for none.
+        then: further requests of the message, in its order.
     """
 
     action: DecisionAction
@@ -98,11 +116,45 @@ class RoutingDecision:
     confidence: float = 1.0
     reason: str = ""
     question: str = ""
-    more: str = ""
+    text: str = ""
     inferred: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     problem: str = ""
     seconds: float = 0.0
+    aside: str = ""
+    then: tuple[RoutingDecision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherRequest:
+    """A further request of a message, which starts when the previous one has ended.
+
+    Attributes:
+        message: its words.
+        decision: how it is routed; None if it is still to be read, by itself.
+        how: what has decided that.
+        replaces: whether the user has ended the previous one for it; else, if the previous one fails or is
+            cancelled, they are asked whether this one is still wanted.
+    """
+
+    message: str
+    decision: RoutingDecision | None = None
+    how: Literal["rules", "model"] = "rules"
+    replaces: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON for the session's state."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> FurtherRequest:
+        """Restore it from `to_json`, or from what version 0.1 kept."""
+        if "flows" in kept:
+            message, target = kept["message"], next(iter(kept["flows"]), "")
+            given = kept["parameters"].get(target, {})
+            flow = RoutingDecision(action="flow", target=target, parameters=given, text=message)
+            return cls(message=message, decision=flow if target else None)
+        return TypeAdapter(cls).validate_python(kept)
 
 
 class Decider:
@@ -150,7 +202,8 @@ class Decider:
             seconds = time.perf_counter() - began
             return RoutingDecision(action="clarify", confidence=0.0, problem=error.message, seconds=seconds)
         said = [message, *(each.text for each in conversation), *_leaves(context or {})]
-        return _to_decision(found.value, action_space, said, seconds=time.perf_counter() - began)
+        decisions = [_to_decision(each, action_space, said) for each in found.value.commands]
+        return replace(_arrange(decisions), seconds=time.perf_counter() - began)
 
 
 def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
@@ -169,11 +222,11 @@ def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
     return "\n\n".join(filter(None, [instructions.strip(), task, action_space.render()]))
 
 
-def _schema(action_space: ActionSpace) -> type[_Written]:
+def _schema(action_space: ActionSpace) -> type[_Decision]:
     """Return the output model for an action space; other values are reported to the model as mistakes."""
 
-    class Decision(_Written):
-        """The decision: what to do with the user's message."""
+    class Command(_Command):
+        """One thing that is to be done."""
 
         @model_validator(mode="after")
         def check(self) -> Self:
@@ -182,7 +235,7 @@ def _schema(action_space: ActionSpace) -> type[_Written]:
                 checked = action_space.validate(self.action, target, self.parameters)
             except InvalidInputError as error:
                 raise ValueError(str(error)) from None
-            self.target = target if self.action in {"flow", "skill", "tool"} else ""
+            self.target = target if self.action in _WORK else ""
             self.parameters = checked
             return self
 
@@ -200,12 +253,15 @@ def _schema(action_space: ActionSpace) -> type[_Written]:
                 del found["properties"]["skills"]
             return found
 
+    class Decision(_Decision):
+        """The decision: what to do with the user's message."""
+
+        commands: list[Command] = Field(min_length=1, max_length=_MAX_COMMANDS)  # pyright: ignore[reportIncompatibleVariableOverride] - narrower
+
     return Decision
 
 
-def _to_decision(
-    written: _Written, action_space: ActionSpace, said: Sequence[str], *, seconds: float
-) -> RoutingDecision:
+def _to_decision(written: _Command, action_space: ActionSpace, said: Sequence[str]) -> RoutingDecision:
     action: DecisionAction = next(each for each in action_space.actions if each == written.action)
     parameters, inferred, dropped = dict(written.parameters), list[str](), list[str]()
     if action in {"flow", "answer"}:
@@ -229,21 +285,57 @@ def _to_decision(
         confidence=written.confidence,
         reason=written.reason,
         question=written.question,
-        more=_rest_of_message(written, said[0]),
+        text=_part_of_message(written.text, said[0]),
         inferred=tuple(inferred),
         dropped=tuple(dropped),
-        seconds=seconds,
     )
 
 
-def _rest_of_message(written: _Written, message: str) -> str:
-    """Return the further request that a model found in a message; empty if it is not in its text."""
-    more = written.more.strip()
-    part = normalise(more)
-    return more if part and part in normalise(message) and part != normalise(message.strip()) else ""
+def _part_of_message(text: str, message: str) -> str:
+    """Return the words of a command; empty if they are not a part of the message."""
+    part, whole = normalise(text.strip()), normalise(message.strip())
+    return text.strip() if part in whole and part != whole else ""
 
 
-def _inputs_of(written: _Written, action_space: ActionSpace) -> tuple[dict[str, Any], set[str]]:
+def _arrange(decisions: Sequence[RoutingDecision]) -> RoutingDecision:
+    """Make one decision of several: first what the pending question gets, then the rest in its order.
+
+    Answers and corrections are one, and hold against a yes or no next to them: "yes, but on Friday" corrects.
+    The rest needs words of its own in the message, else the model has made it up.
+    """
+    answers = [each for each in decisions if each.action == "answer"]
+    replies = [each for each in decisions if each.action in _REPLIES]
+    others = [each for each in decisions if each.action not in _REPLIES]
+    if answers and replies[-1].action != "cancel":
+        replies = [_merge(answers)]
+    order = {"respond": 1, "clarify": 2}
+    others.sort(key=lambda each: order.get(each.action, 0))
+    first, *rest = [*replies[-1:], *others]
+    aside, then = "", list[RoutingDecision]()
+    for each in rest:
+        if each.action == "respond":
+            aside = aside or each.text
+        elif each.text and not any(_is_same(each, other) for other in (first, *then)):
+            then.append(each)
+    return replace(first, aside=aside, then=tuple(then))
+
+
+def _is_same(one: RoutingDecision, other: RoutingDecision) -> bool:
+    return (one.action, one.target, one.parameters) == (other.action, other.target, other.parameters)
+
+
+def _merge(answers: Sequence[RoutingDecision]) -> RoutingDecision:
+    return replace(
+        answers[0],
+        parameters={name: value for each in answers for name, value in each.parameters.items()},
+        confidence=min(each.confidence for each in answers),
+        inferred=tuple(name for each in answers for name in each.inferred),
+        dropped=tuple(name for each in answers for name in each.dropped),
+        text="",
+    )
+
+
+def _inputs_of(written: _Command, action_space: ActionSpace) -> tuple[dict[str, Any], set[str]]:
     """Return the schemas of the inputs in a decision, and which are required."""
     flow = next((each for each in action_space.flows if each.flow_id == written.target), None)
     about = flow if written.action == "flow" else action_space.asking

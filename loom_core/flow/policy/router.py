@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from anyio import to_thread
 
 from loom_core.flow.expressions.values import MISSING
-from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.policy.decision import RoutingDecision
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.slots import extract_slots, parse_typed
@@ -211,9 +211,7 @@ def _line(text: str) -> str:
     return one if len(one) <= _MAX_LENGTH else f"{one[:_MAX_LENGTH]}…"
 
 
-def split_requests(
-    message: str, router: FlowRouter, whole: RouteMatch
-) -> list[tuple[Disambiguation, RouteMatch]]:
+def split_requests(message: str, router: FlowRouter, whole: RouteMatch) -> list[RoutingDecision]:
     """Split a message with several requests, in order; empty if there is only one.
 
     Each part must clearly ask for a flow by itself, and for another flow or other inputs than those before;
@@ -227,7 +225,7 @@ def split_requests(
     if len(message) > _MAX_READ_LENGTH or not whole.flows:
         return []
     places = [0, *(match.end() for match in _JOINTS.finditer(message)), len(message)]
-    found: list[tuple[Disambiguation, RouteMatch]] = []
+    found: list[RoutingDecision] = []
     start = 0
     for end in places[1:]:
         part = message[start:end]
@@ -238,21 +236,17 @@ def split_requests(
             continue  # it belongs to the next part: "on Monday, please book …"
         if match.flow is None:
             if found:  # and so does the part after the last one
-                offer, before = found[-1]
-                rest = f"{offer.message}{part}"
-                found[-1] = (Disambiguation(rest, offer.flows, offer.parameters), before)
+                found[-1] = replace(found[-1], text=f"{found[-1].text}{part}")
             break
-        known = [other for _, other in found if other.flow == match.flow]
-        if not any(_is_same(other, match) for other in known):
-            flow_id = match.flow.flow_id
-            found.append((Disambiguation(part, (flow_id,), {flow_id: match.parameters}), match))
+        flow_id, given = match.flow.flow_id, match.parameters
+        if not any(each.target == flow_id and _is_same(each.parameters, given) for each in found):
+            found.append(RoutingDecision(action="flow", target=flow_id, parameters=given, text=part))
         start = end
     if not 1 < len(found) <= _MAX_REQUESTS:
         return []
-    first = found[0][0].flows[0]
-    if not any(match.flow_id == first and match.certain for match in whole.matches):
+    if not any(match.flow_id == found[0].target and match.certain for match in whole.matches):
         return []
-    return [(_with_all(offer, router), match) for offer, match in found]
+    return [_with_all(each, router) for each in found]
 
 
 def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
@@ -280,13 +274,13 @@ def content_words(text: str) -> set[str]:
     return {word for word in analyse(_POLITE.sub(" ", text)) if word.isascii() or len(word) > 1}
 
 
-def _is_same(one: RouteMatch, other: RouteMatch) -> bool:
-    """Return whether two parts ask for the same: the same flow, without conflicting inputs."""
-    shared = one.parameters.keys() & other.parameters.keys()
-    return all(one.parameters[name] == other.parameters[name] for name in shared)
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two requests for a flow are the same one: no input differs."""
+    return all(one[name] == other[name] for name in one.keys() & other.keys())
 
 
-def _with_all(offer: Disambiguation, router: FlowRouter) -> Disambiguation:
-    match = router.match(offer.message)
-    same = match.flow is not None and match.flow.flow_id == offer.flows[0]
-    return Disambiguation(offer.message, offer.flows, {offer.flows[0]: match.parameters}) if same else offer
+def _with_all(request: RoutingDecision, router: FlowRouter) -> RoutingDecision:
+    """Add the inputs from the parts that belong to a request."""
+    match = router.match(request.text)
+    same = match.flow is not None and match.flow.flow_id == request.target
+    return replace(request, parameters=match.parameters) if same else request

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
 from loom_core.flow.policy.action_space import ActionSpace
-from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.policy.decision import FurtherRequest
 from loom_core.flow.policy.router import FlowRouter, content_words
 from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.actions import (
@@ -43,10 +43,11 @@ __all__ = [
     "build_action_space",
     "decide",
     "flows_to_ask_about",
+    "read_rest_of_request",
     "route_by_model",
     "route_by_rules",
     "route_with_llm",
-    "with_inputs_by_model",
+    "with_rest",
 ]
 
 _MORE = 3  # words
@@ -59,24 +60,43 @@ async def route_with_llm(turn: TurnContext) -> TurnOutcome:
     with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
         decision, problem = await decide(turn, build_action_space(turn))
         if decision is not None:
-            return await apply_decision(turn, decision, found)
+            return await with_rest(turn, decision, await apply_decision(turn, decision, found))
         return await _without_model(turn, found, problem)
 
 
-async def with_inputs_by_model(
+async def with_rest(turn: TurnContext, decision: RoutingDecision, outcome: TurnOutcome) -> TurnOutcome:
+    """Process what else a decision has found in the message: answer a question now, postpone requests."""
+    turn.conversation.postpone(
+        *(
+            FurtherRequest(
+                message=each.text, decision=each, how="model", replaces=decision.action == "cancel"
+            )
+            for each in decision.then
+        )
+    )
+    if not decision.aside:
+        return outcome
+    asked = replace(turn, message=decision.aside)
+    with turn.runtime.knowledge.pre_query(asked.message, asked.context) as found:
+        answer = await respond(asked, found, outcome.route)
+    text = "\n\n".join(filter(None, (answer.text, outcome.text)))
+    return replace(outcome, text=text, citations=answer.citations, route=answer.route)
+
+
+async def read_rest_of_request(
     turn: TurnContext, flow: FlowConfig, given: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Add inputs that a model finds in the rest of the message to those of a flow that rules have chosen.
+) -> RoutingDecision | None:
+    """Let a model read what a message says besides the request for a flow that rules have found in it.
 
     It is asked only if an input is missing and the message says more than what was found in it.
     """
     missing = missing_inputs(flow.input_schema, with_defaults(flow.input_schema, given))
-    if not missing or not _says_more(turn, flow):
-        return given
+    if turn.runtime.decider is None or not missing or not _says_more(turn, flow):
+        return None
     menu = ActionSpace(flows=[flow], flow_text=FlowRouter([flow]).build_flow_descriptions())
     decision, _ = await decide(turn, menu)
     is_it = decision is not None and decision.action == "flow" and decision.target == flow.flow_id
-    return {**decision.parameters, **given} if decision is not None and is_it else given
+    return decision if is_it else None
 
 
 def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
@@ -127,8 +147,6 @@ async def decide(turn: TurnContext, action_space: ActionSpace) -> tuple[RoutingD
             "decision", deciding, seconds=turn.file.decision_seconds
         )
         note(found)
-    if found is not None and found.more and found.action != "clarify" and not turn.conversation.queue:
-        turn.conversation.postpone(Disambiguation(found.more, ()))
     return found, problem
 
 
@@ -153,10 +171,14 @@ def assess_decision(turn: TurnContext, decision: RoutingDecision) -> Verdict:
 
 
 async def apply_decision(
-    turn: TurnContext, decision: RoutingDecision, found: KnowledgePrefetch
+    turn: TurnContext,
+    decision: RoutingDecision,
+    found: KnowledgePrefetch,
+    *,
+    how: Literal["rules", "model"] = "model",
 ) -> TurnOutcome:
-    """Carry out a decision of the model."""
-    route = route_by_model(decision)
+    """Carry out a decision, by default of the model."""
+    route = replace(route_by_model(decision), how=how)
     match assess_decision(turn, decision):
         case "begin":
             return await _begin(turn, decision, route)

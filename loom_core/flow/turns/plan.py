@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.executor.definition import iter_steps
 from loom_core.flow.executor.inputs import with_properties
-from loom_core.flow.policy.disambiguation import DECLINED, Disambiguation
+from loom_core.flow.policy.decision import FurtherRequest
+from loom_core.flow.policy.disambiguation import DECLINED
 from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
 from loom_core.flow.understanding.corrections import find_corrections, find_restated_inputs
@@ -69,7 +70,7 @@ class TurnPlan:
         run: the run; for `open` and `manners`, the one that waits for an answer.
         said: the reply to the run; for `open`, as far as words show.
         asking: flow of that run; None if a tool asks.
-        then: the flow to start after it.
+        then: the requests to process after it.
     """
 
     kind: PlanKind
@@ -80,7 +81,7 @@ class TurnPlan:
     run: Run | None = None
     said: ParsedReply | None = None
     asking: FlowConfig | None = None
-    then: tuple[Disambiguation, ...] = ()
+    then: tuple[FurtherRequest, ...] = ()
 
 
 async def make_plan(turn: TurnContext) -> TurnPlan:
@@ -116,9 +117,10 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
         return TurnPlan(kind="cancel", run=next(iter(turn.waiting), None))
     several = split_requests(turn.message, turn.runtime.router, match)
     if several:
-        (_, first), *others = several
-        then = tuple(offer for offer, _ in others)
-        return TurnPlan(kind="begin", flow=first.flow, parameters=first.parameters, then=then)
+        first, *others = several
+        flow = next(each for each in turn.runtime.flows if each.flow_id == first.target)
+        then = tuple(FurtherRequest(message=each.text, decision=each) for each in others)
+        return TurnPlan(kind="begin", flow=flow, parameters=first.parameters, then=then)
     if match.flow is not None:
         return TurnPlan(kind="begin", flow=match.flow, parameters=match.parameters)
     if match.kind == "ambiguous":

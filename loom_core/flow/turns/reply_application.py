@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.actions import answer_small_talk, ask_sources, respond, send_run_command
-from loom_core.flow.turns.llm_routing import apply_decision, build_action_space, decide, route_by_model
+from loom_core.flow.turns.llm_routing import (
+    apply_decision,
+    build_action_space,
+    decide,
+    route_by_model,
+    with_rest,
+)
 from loom_core.flow.turns.plan import flow_to_cancel
 from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.reply_parser import ParsedReply
@@ -129,9 +135,9 @@ async def _apply_decision(
     route = route_by_model(decision)
     match reply_from_decision(turn, run, decision):
         case ParsedReply() as said:
-            return await apply_reply(turn, run, said, route)
+            return await with_rest(turn, decision, await apply_reply(turn, run, said, route))
         case "else":
-            return await apply_decision(turn, decision, found)
+            return await with_rest(turn, decision, await apply_decision(turn, decision, found))
         case "respond":
             return replace(await respond(turn, found, route), run_id=run.id, again=True)
         case "clarify":

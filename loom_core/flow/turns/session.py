@@ -18,6 +18,7 @@ import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, StoreError
 from loom_core.flow.knowledge.interface import TENANCY
+from loom_core.flow.policy.decision import FurtherRequest
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.responses.reply import Citation, FlowReply, RoutingOutcome, TurnOutcome
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
@@ -118,7 +119,7 @@ class FlowConversation:
     context: dict[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])
     language: str = ""
     offer: Disambiguation | None = None
-    queue: list[Disambiguation] = field(default_factory=list[Disambiguation])
+    queue: list[FurtherRequest] = field(default_factory=list[FurtherRequest])
     open: list[str] = field(default_factory=list[str])
     telling: dict[str, float] = field(default_factory=dict[str, float])
     read: dict[str, int] = field(default_factory=dict[str, int])
@@ -174,11 +175,11 @@ class FlowConversation:
         """End a disambiguation question, which is open for one message only."""
         self.offer = None
 
-    def postpone(self, *requests: Disambiguation) -> None:
+    def postpone(self, *requests: FurtherRequest) -> None:
         """Postpone further requests of a message until the previous one has ended."""
         self.queue.extend(requests)
 
-    def next_request(self) -> Disambiguation:
+    def next_request(self) -> FurtherRequest:
         """Take the first postponed request, which starts now."""
         return self.queue.pop(0)
 
@@ -260,7 +261,7 @@ class FlowConversation:
             context=dict(kept["context"]),
             language=kept["language"],
             offer=None if kept["offer"] is None else Disambiguation.from_json(kept["offer"]),
-            queue=[Disambiguation.from_json(each) for each in kept.get("queue", ())],
+            queue=[FurtherRequest.from_json(each) for each in kept.get("queue", ())],
             open=list(kept["open"]),
             telling=dict(kept.get("telling", {})),
             read=dict(kept.get("read", {})),

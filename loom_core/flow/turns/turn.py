@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
+from loom_core.flow.policy.decision import FurtherRequest
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.policy.router import find_unread_request
 from loom_core.flow.responses.phrases import Phrases, language_of
@@ -25,7 +26,14 @@ from loom_core.flow.turns.actions import (
     start_run,
     status_outcome,
 )
-from loom_core.flow.turns.llm_routing import route_by_rules, route_with_llm, with_inputs_by_model
+from loom_core.flow.turns.llm_routing import (
+    apply_decision,
+    build_action_space,
+    read_rest_of_request,
+    route_by_rules,
+    route_with_llm,
+    with_rest,
+)
 from loom_core.flow.turns.plan import TurnPlan, make_plan
 from loom_core.flow.turns.replies import late_text
 from loom_core.flow.turns.reply_application import apply_reply, handle_unclear, repeat_question
@@ -151,12 +159,7 @@ async def begin_next(turn: TurnContext) -> TurnOutcome | None:
     last = await turn.conversations.latest_run(conversation)
     further = conversation.next_request()
     with turn.situation():
-        if further.flows:
-            outcome = await _begin_offered(turn, further, last)
-        else:
-            outcome = await _process_unread(turn, last)
-    if outcome is None:
-        return None
+        outcome = await _process_further(turn, further, last)
     if outcome.run_id:
         conversation.expect(outcome.run_id)
     await turn.conversations.save(conversation)
@@ -238,13 +241,15 @@ async def _begin_planned(turn: TurnContext, plan: TurnPlan, flow: FlowConfig) ->
     if plan.kind == "choose":
         route = RoutingOutcome(action="flow", how="choice", reason=plan.reason)
         return await begin_flow(turn, flow, plan.parameters, route=route, message=plan.message)
-    given = plan.parameters
+    given, decision = plan.parameters, None
     if not plan.then:
         if further := find_unread_request(turn.message, turn.runtime.router, turn.match):
-            turn.conversation.postpone(Disambiguation(further, ()))
-        if turn.runtime.decider is not None:
-            given = await with_inputs_by_model(turn, flow, given)
-    return await begin_flow(turn, flow, given, route=route_by_rules(turn.match), message=plan.message)
+            turn.conversation.postpone(FurtherRequest(message=further))
+        if (decision := await read_rest_of_request(turn, flow, given)) is not None:
+            given = {**decision.parameters, **given}
+    route = route_by_rules(turn.match)
+    outcome = await begin_flow(turn, flow, given, route=route, message=plan.message)
+    return outcome if decision is None else await with_rest(turn, decision, outcome)
 
 
 async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome:
@@ -276,31 +281,32 @@ async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome
             return await handle_unclear(turn, plan, run)
 
 
-async def _begin_offered(turn: TurnContext, offer: Disambiguation, last: Run | None) -> TurnOutcome | None:
-    """Start a flow that a pattern matched in an earlier message.
+async def _process_further(turn: TurnContext, further: FurtherRequest, last: Run | None) -> TurnOutcome:
+    """Process a further request of an earlier message, the message of the turn.
 
-    If the previous request failed or was cancelled, the user is asked whether the rest is wanted.
+    If the previous request failed or was cancelled, the user is asked whether a flow is still wanted.
     """
-    flow = turn.file.flow(offer.flows[0])
-    if flow is None:
-        return None
-    route = RoutingOutcome(action="flow", how="rules")
-    if last is None or last.status != "completed":
+    turn = replace(turn, run_key=f"after {last.id}" if last is not None else "")
+    decision = further.decision
+    if decision is None or decision.target not in build_action_space(turn).targets:
+        outcome = await _carry_out(turn)
+    elif decision.action == "flow" and not _goes_on(further, last):
+        offer = Disambiguation(further.message, (decision.target,), {decision.target: decision.parameters})
         turn.conversation.ask(offer)
-        question = offer.question([flow], turn.phrases)
-        return TurnOutcome(route=replace(route, action="clarify", candidates=offer.flows), asked=question)
-    turn = replace(turn, run_key=f"after {last.id}")
-    parameters = offer.parameters.get(flow.flow_id, {})
-    return await begin_flow(turn, flow, parameters, route=route, message=offer.message)
-
-
-async def _process_unread(turn: TurnContext, last: Run | None) -> TurnOutcome:
-    """Process a further request of an earlier message that no pattern matches."""
-    outcome = await _carry_out(replace(turn, run_key=f"after {last.id}" if last is not None else ""))
+        route = RoutingOutcome(action="clarify", how=further.how, candidates=offer.flows)
+        flows = [flow for flow in turn.file.flows if flow.flow_id == decision.target]
+        return TurnOutcome(route=route, asked=offer.question(flows, turn.phrases))
+    else:
+        with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
+            outcome = await apply_decision(turn, decision, found, how=further.how)
     if outcome.run_id or outcome.asked is not None:
         return outcome
     about = turn.phrases.further.format(request=turn.message)
     return replace(outcome, text=turn.phrases.space.join((about, outcome.text)))
+
+
+def _goes_on(further: FurtherRequest, last: Run | None) -> bool:
+    return further.replaces or (last is not None and last.status == "completed")
 
 
 @contextmanager

@@ -144,7 +144,16 @@ async def talking(
             yield Talk(assistant, api)
 
 
+def command(action: str, target: str = "", **more: Any) -> dict[str, Any]:
+    """One command of a model."""
+    return {"action": action, "target": target, "confidence": 0.9, "reason": "because", **more}
+
+
 def decides(action: str, target: str = "", **more: Any) -> str:
     """Return the model's reply that makes this decision."""
-    said = {"action": action, "target": target, "confidence": 0.9, "reason": "because", **more}
-    return json.dumps(said, ensure_ascii=False)
+    return json.dumps(command(action, target, **more), ensure_ascii=False)
+
+
+def decides_on(*commands: Mapping[str, Any]) -> str:
+    """Return the model's reply with several commands."""
+    return json.dumps({"commands": commands}, ensure_ascii=False)

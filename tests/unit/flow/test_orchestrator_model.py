@@ -23,8 +23,9 @@ async def test_the_model_chooses_a_flow_with_what_the_user_has_said() -> None:
     (request,) = llm.calls
     assert "请假" in request.messages[0].text
     assert request.output is not None
-    assert request.output.schema["properties"]["target"]["enum"] == ["", "leave", "order"]
-    assert request.output.schema["properties"]["action"]["enum"] == ["respond", "flow", "clarify"]
+    command = request.output.schema["$defs"]["Command"]
+    assert command["properties"]["target"]["enum"] == ["", "leave", "order"]
+    assert command["properties"]["action"]["enum"] == ["respond", "flow", "clarify"]
 
 
 async def test_a_step_asks_the_model_of_the_assistant_and_its_text_is_said_word_for_word() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -115,33 +114,6 @@ async def test_a_single_request_is_not_split(message: str) -> None:
 async def test_a_further_request_that_no_pattern_reads_is_named(message: str, text: str) -> None:
     async with talking(CANCEL, BOOK) as talk:
         assert (await talk(message)).text.startswith(text)
-
-
-async def test_a_model_names_a_further_request_and_it_is_decided_on_by_itself() -> None:
-    first = {
-        "action": "flow",
-        "target": "cancel",
-        "parameters": {"code": "A1001"},
-        "more": "get me one for my teeth",
-    }
-    second = {"action": "flow", "target": "book", "parameters": {"kind": "dental"}}
-    llm = MockProvider([json.dumps(first), json.dumps(second)])
-    async with talking(CANCEL, BOOK, llm=llm) as talk:
-        reply = await talk("A1001 is no good any more, get me one for my teeth")
-        assert reply.text == "A1001 is cancelled.\n\nBook needs: time."
-        assert "kind: dental" in (await talk("9:30")).text  # a reading of the model's, so it is confirmed
-        assert (await talk("yes")).text == "Booked: dental"
-
-
-async def test_a_further_request_that_a_model_has_made_up_is_none() -> None:
-    decision = {
-        "action": "flow",
-        "target": "cancel",
-        "parameters": {"code": "A1001"},
-        "more": "book a dental one",
-    }
-    async with talking(CANCEL, BOOK, llm=MockProvider([json.dumps(decision)])) as talk:
-        assert (await talk("A1001 is no good any more")).text == "A1001 is cancelled."
 
 
 def test_no_single_request_of_the_example_is_split_and_none_of_two_is_missed() -> None:
