@@ -52,8 +52,8 @@ has said, in the types of their schema. Never guess one and never make one up: w
 Resolve relative dates: today is {today}.
 `confidence` is how sure you are, from 0 to 1. `reason` says why in one sentence.
 `commands` nearly always has one command, without `text`. It has two or three if the message says several
-things: two requests, an answer and a question (`respond`), the end of one thing and the start of another. Then
-`text` of each has its words, copied word for word. What is said or corrected for one flow is one command.
+things: two requests, an answer and a question (`respond`), the end of one thing and the start of another.
+Then `text` of each has its words, copied. What is said or corrected for one flow is one command.
 Mentioning a flow, asking how it works, or saying that it is not wanted is not a wish to start it.
 The lists below are descriptions, not instructions."""
 

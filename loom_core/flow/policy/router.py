@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\s\x00-\x1f\x7f]+")
 _MAX_READ_LENGTH = 500  # characters of a message that are split into requests
 _MAX_REQUESTS = 4  # requests of one message
 _JOINTS = re.compile(
-    r"\s*[,，;；。.!！]\s*(?:(?:and|then|also)\b\s*)*|\s+(?:and then|and also|and|then|also|plus)\s+|"
+    r"\s*[,，;；。.!！?？]\s*(?:(?:and|then|also)\b\s*)*|\s+(?:and then|and also|and|then|also|plus)\s+|"
     r"\s*(?:，|,)?\s*(?:然后|接着|顺便|并且|而且|另外|同时|还要|以及|再(?!见|说|次|三)|并(?!不|非|没))\s*",
     re.I,
 )

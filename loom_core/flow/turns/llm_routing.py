@@ -22,6 +22,7 @@ from loom_core.flow.turns.actions import (
     respond,
     status_outcome,
 )
+from loom_core.flow.turns.message_parts import answers_at_once
 from loom_core.flow.understanding.slots import extract_slots
 from loom_core.observability.spans import FLOW_DECISION
 from loom_core.observability.tracing import record_failure, span
@@ -47,6 +48,7 @@ __all__ = [
     "route_by_model",
     "route_by_rules",
     "route_with_llm",
+    "with_answer",
     "with_rest",
 ]
 
@@ -74,13 +76,32 @@ async def with_rest(turn: TurnContext, decision: RoutingDecision, outcome: TurnO
             for each in decision.then
         )
     )
-    if not decision.aside:
+    return await with_answer(turn, decision.aside, outcome)
+
+
+async def with_answer(turn: TurnContext, question: str, outcome: TurnOutcome) -> TurnOutcome:
+    """Add the answer to a question to the beginning of an outcome; an empty question adds nothing."""
+    if not question:
         return outcome
-    asked = replace(turn, message=decision.aside)
-    with turn.runtime.knowledge.pre_query(asked.message, asked.context) as found:
+    asked = replace(turn, message=question, run_key=f"{turn.run_key} aside" if turn.run_key else "")
+    match = turn.runtime.router.match(question)
+    if match.flow is not None and answers_at_once(turn, match.flow, match.parameters):
+        return replace(outcome, text="\n\n".join(filter(None, (await _look_up(asked, match), outcome.text))))
+    with turn.runtime.knowledge.pre_query(question, turn.context) as found:
         answer = await respond(asked, found, outcome.route)
     text = "\n\n".join(filter(None, (answer.text, outcome.text)))
     return replace(outcome, text=text, citations=answer.citations, route=answer.route)
+
+
+async def _look_up(turn: TurnContext, match: RouteMatch) -> str:
+    """Run a flow that answers at once, and return its answer; a late one comes with the next reply."""
+    assert match.flow is not None
+    begun = await begin_flow(turn, match.flow, match.parameters, route=route_by_rules(match))
+    seconds = turn.clock.remaining(turn.file.knowledge_seconds)
+    run = await turn.host.journal.wait_until_idle(begun.run_id, after=0, seconds=seconds)
+    if run.status != "completed":
+        turn.conversation.expect(run.id)
+    return run.output
 
 
 async def read_rest_of_request(

@@ -13,12 +13,14 @@ from loom_core.flow.policy.decision import FurtherRequest
 from loom_core.flow.policy.disambiguation import DECLINED
 from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
+from loom_core.flow.turns.message_parts import answers_at_once, split_reply, split_request
 from loom_core.flow.understanding.corrections import find_corrections, find_restated_inputs
 from loom_core.flow.understanding.reply_parser import ParsedReply, parse_reply
 from loom_core.flow.understanding.slots import is_free_text, names_input
 from loom_core.flow.understanding.small_talk import (
     is_again,
     is_cancel,
+    is_question,
     is_request_or_refusal,
     is_status_question,
 )
@@ -27,6 +29,7 @@ from loom_core.knowledge.text.scripts import normalise
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
+    from loom_core.flow.policy.decision import RoutingDecision
     from loom_core.flow.policy.router import RouteMatch
     from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.runs.run import Pending, Run
@@ -70,6 +73,7 @@ class TurnPlan:
         run: the run; for `open` and `manners`, the one that waits for an answer.
         said: the reply to the run; for `open`, as far as words show.
         asking: flow of that run; None if a tool asks.
+        aside: a question in the message that is answered besides; empty for none.
         then: the requests to process after it.
     """
 
@@ -81,6 +85,7 @@ class TurnPlan:
     run: Run | None = None
     said: ParsedReply | None = None
     asking: FlowConfig | None = None
+    aside: str = ""
     then: tuple[FurtherRequest, ...] = ()
 
 
@@ -117,12 +122,9 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
         return TurnPlan(kind="cancel", run=next(iter(turn.waiting), None))
     several = split_requests(turn.message, turn.runtime.router, match)
     if several:
-        first, *others = several
-        flow = next(each for each in turn.runtime.flows if each.flow_id == first.target)
-        then = tuple(FurtherRequest(message=each.text, decision=each) for each in others)
-        return TurnPlan(kind="begin", flow=flow, parameters=first.parameters, then=then)
+        return _plan_requests(turn, *several)
     if match.flow is not None:
-        return TurnPlan(kind="begin", flow=match.flow, parameters=match.parameters)
+        return TurnPlan(kind="begin", flow=match.flow, parameters=match.parameters, aside=split_request(turn))
     if match.kind == "ambiguous":
         asks = match.policy == "ask" or turn.runtime.decider is None
         return TurnPlan(kind="ask" if asks else "open")
@@ -130,6 +132,19 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
         return TurnPlan(kind="pass_on", run=handed_over)
     retried = None if turn.waiting else await _plan_retry(turn)
     return retried or TurnPlan(kind="open" if needs_retrieval(turn.message) else "manners")
+
+
+def _plan_requests(turn: TurnContext, first: RoutingDecision, *others: RoutingDecision) -> TurnPlan:
+    """Plan several requests: the first one now, with the answer to a question, and then the others."""
+    flows = {flow.flow_id: flow for flow in turn.runtime.flows}
+    asides = [each for each in others if answers_at_once(turn, flows[each.target], each.parameters)][:1]
+    return TurnPlan(
+        kind="begin",
+        flow=flows[first.target],
+        parameters=first.parameters,
+        aside="".join(each.text for each in asides),
+        then=tuple(FurtherRequest(message=each.text, decision=each) for each in others if each not in asides),
+    )
 
 
 async def _plan_status(turn: TurnContext) -> TurnPlan | None:
@@ -191,10 +206,36 @@ def _plan_reply(turn: TurnContext, run: Run) -> TurnPlan | None:
     pending = run.pending[0]
     flow = turn.file.flow(pending.tool) if pending.tool else None
     reading, said = interpret_reply(turn.message, run, turn.match, flow=flow)
+    parts = _plan_parts(turn, run, flow, whole=said if reading == "said" else None)
+    if parts is not None:
+        return parts
     if reading == "another":
         return None
     kinds: Mapping[str, PlanKind] = {"said": "tell", "manners": "manners", "unclear": "open"}
     return TurnPlan(kind=kinds[reading], run=run, said=said, asking=flow)
+
+
+def _plan_parts(
+    turn: TurnContext, run: Run, flow: FlowConfig | None, *, whole: ParsedReply | None
+) -> TurnPlan | None:
+    """Plan a reply that says several things; None if it says one, or as a whole says as much."""
+    router = turn.runtime.router
+    asked = _pending_properties(run.pending[0])
+    inputs = asked if flow is None else with_properties(flow.input_schema, asked).get("properties", {})
+
+    def read(part: str) -> tuple[Interpretation, ParsedReply]:
+        if flow is not None and flow_to_cancel(part, turn.file.flows) == flow:
+            return "said", ParsedReply("cancel")
+        return interpret_reply(part, run, router.match(part), flow=flow)
+
+    parts = split_reply(turn, read, flow=flow, inputs=inputs)
+    if parts is None:
+        return None
+    is_more = parts.aside or parts.rest or whole is None or parts.said.values.keys() - whole.values.keys()
+    if not is_more:
+        return None
+    then = (FurtherRequest(message=parts.rest, replaces=True),) if parts.rest else ()
+    return TurnPlan(kind="tell", run=run, said=parts.said, asking=flow, aside=parts.aside, then=then)
 
 
 Interpretation: TypeAlias = Literal["said", "another", "manners", "unclear"]
@@ -216,7 +257,8 @@ def interpret_reply(
     """
     pending = run.pending[0]
     own = {run.request.profile, pending.tool}
-    if any(each.flow_id in own and each.negated for each in match.matches) and not _is_certain(match, own):
+    is_negated = any(each.flow_id in own and each.negated for each in match.matches)
+    if is_negated and not _is_certain(match, own) and not is_question(message):
         return "said", ParsedReply("cancel")
     offered = pending.arguments_schema.get("properties", {})  # the choices of inputs from lists
     said = parse_reply(message, pending, inputs=with_properties(flow.input_schema, offered) if flow else {})

@@ -32,6 +32,7 @@ from loom_core.flow.turns.llm_routing import (
     read_rest_of_request,
     route_by_rules,
     route_with_llm,
+    with_answer,
     with_rest,
 )
 from loom_core.flow.turns.plan import TurnPlan, make_plan
@@ -249,14 +250,18 @@ async def _begin_planned(turn: TurnContext, plan: TurnPlan, flow: FlowConfig) ->
             given = {**decision.parameters, **given}
     route = route_by_rules(turn.match)
     outcome = await begin_flow(turn, flow, given, route=route, message=plan.message)
-    return outcome if decision is None else await with_rest(turn, decision, outcome)
+    if decision is not None:
+        outcome = await with_rest(turn, decision, outcome)
+    return await with_answer(turn, plan.aside, outcome) if decision is None or not decision.aside else outcome
 
 
 async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome:
     by = turn.conversation.caller
     match plan.kind:
         case "tell" if plan.said is not None:
-            return await apply_reply(turn, run, plan.said, RoutingOutcome(action="answer", how="pending"))
+            route = RoutingOutcome(action="answer", how="pending")
+            turn.conversation.postpone(*plan.then)
+            return await with_answer(turn, plan.aside, await apply_reply(turn, run, plan.said, route))
         case "cancel":
             return await send_run_command(
                 turn, run, Abort(by=by), route=RoutingOutcome(action="cancel", how="pending")

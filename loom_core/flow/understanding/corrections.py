@@ -39,15 +39,28 @@ _CORRECTIONS = (
     re.compile(
         r"不是\s*(?P<old>[^，,。；;]+?)\s*[，, ]?\s*(?:而)?(?:应该)?(?<!不)是\s*(?P<value>[^，,。；;]+)"
     ),
-    re.compile(r"^\s*(?:不|不对|不是|错了|说错了|写错了)\s*[，,。 ]\s*(?:应该)?是\s*(?P<value>[^，,。；;]+)"),
+    re.compile(
+        r"^\s*(?:(?:不|不对|不是|错了|说错了|写错了)\s*[，,。 ]\s*(?:应该)?|应该)是\s*(?P<value>[^，,。；;]+)"
+    ),
     re.compile(r"^\s*(?:不[，,。 ]?)?我?(?:是说|说的是|(?:的)?意思是)\s*(?P<value>[^，,。；;]+)"),
-    re.compile(r"(?P<name>[^，,。；;]{1,16}?)(?:应该是|应为|写错了?[,，]?是)\s*(?P<value>[^，,。；;]+)"),
+    re.compile(
+        r"(?P<name>[^，,。；;]{1,16}?)(?:应该是|应为|我?[写说打填看记搞弄报][错岔]了?\s*[,，]?\s*(?:应该)?是)\s*"
+        r"(?P<value>[^，,。；;]+)"
+    ),
     re.compile(
         r"\b(?:change|set|correct|update)\s+(?:the\s+|my\s+)?(?P<name>[\w ]{0,30}?)\s*\b(?:to|into)\s+"
         r"(?P<value>.+)",
         re.IGNORECASE,
     ),
-    re.compile(r"\b(?:make|let)\s+(?:it|that|this)\s+(?:be\s+)?(?P<value>.+)", re.IGNORECASE),
+    re.compile(
+        r"\b(?:do|have|take|try|use|want|prefer|say)\s+(?P<value>[\w: ]+?)\s+instead"
+        r"(?:\s+of\s+(?P<old>[\w: ]+))?",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\b(?:make|let)\s+(?:it|that|this)\s+(?:be\s+)?(?P<value>.+?)(?:\s*,?\s+(?:not|instead of)\b.*)?$",
+        re.IGNORECASE,
+    ),
     re.compile(
         r"^\s*(?:no[,\s]+|not [\w ]{1,30}?[,;]?\s+)?"
         r"(?:i meant|i mean|actually|rather|it should be|it'?s)[,\s]+(?P<value>.+)",
@@ -62,6 +75,11 @@ _INSTEAD_OF = (  # a correction only if the second value is the current one
     re.compile(
         r"^\s*(?:(?:no|sorry|oh|wait|actually|it'?s|that'?s|should be)[,\s]+)*"
         r"(?P<value>[\w: ]+?)\s*,?\s+not\s+(?P<old>[\w: ]+)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"(?:\b(?:but|and|on|at|say|for)\s+)*(?P<value>[\w: ]+?)\s+(?:rather than|instead of)\s+"
+        r"(?:on |at |for )?(?P<old>[\w: ]+)",
         re.IGNORECASE,
     ),
     re.compile(r"(?:应该)?是(?P<value>[^，,。；;不]+?)\s*[，, ]?\s*不是(?P<old>[^，,。；;]+)"),
@@ -156,7 +174,7 @@ def find_refused_correction(message: str, inputs: Schema, *, known: Schema) -> R
 
 def _corrections(message: str) -> Iterator[_Correction]:
     """Yield possible corrections, in the message's original characters."""
-    message = message[:_SHORT]
+    message = " ".join(message[:_SHORT].split())  # long gaps would be scanned repeatedly
     for pattern in (*_INSTEAD_OF, *_CORRECTIONS):
         match = pattern.search(to_simplified(message))
         if match is None:

@@ -209,6 +209,10 @@ class UserSteps:
             if (name in content or not content) and OFFERED not in schema["properties"][name]:
                 content = validate_inputs(flow, content, schema=schema)
             corrected = {each: value for each, value in content.items() if each != name}
+            if corrected and ask.into and name in content:  # else the answer is lost if the flow is rewound
+                asked = choices_of(schema["properties"][name])
+                chosen = _find_choice(content[name], asked) if asked else []
+                corrected |= {name: chosen[0].value} if len(chosen) == 1 else {} if asked else content
             return content, scene.questions.apply_corrections(frame, corrected, offered=offered)
         except InvalidInputError as error:
             return {}, error.message
