@@ -1,4 +1,4 @@
-"""`flow.json`: models, parser, validation, file watcher, diagrams, and import and export of Arazzo."""
+"""`flow.json`: models, parser, validation, file watcher, and import and export of Arazzo."""
 
 from __future__ import annotations
 

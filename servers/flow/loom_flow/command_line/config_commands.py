@@ -17,8 +17,9 @@ from loom_core.flow.config import (
     read_flow_file,
 )
 from loom_core.flow.config.arazzo.sources import source_addresses
-from loom_core.flow.config.mermaid import render_mermaid
 from loom_core.flow.config.openapi import flows_of_openapi
+from loom_core.flow.diagram.mermaid import render_mermaid
+from loom_core.flow.diagram.shape import shape_of
 from loom_core.server.cli.console import out, out_json, say
 from loom_flow.invocation import invocation
 from loom_flow.starter import starter_text
@@ -107,7 +108,7 @@ def _graph(args: argparse.Namespace, settings: Settings) -> int:
     if args.flow and not flows:
         known = ", ".join(flow.flow_id for flow in file.flows if flow.enabled)
         raise NotFoundError(f"There is no flow {args.flow!r}.", advice=f"There are: {known or 'none'}.")
-    drawn = {flow.flow_id: render_mermaid(flow) for flow in flows}
+    drawn = {flow.flow_id: render_mermaid(shape_of(file, flow)) for flow in flows}
     if args.json:
         out_json({**drawn})
     else:

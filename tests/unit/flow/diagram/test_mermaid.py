@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 
 from loom_core.flow.config import parse_flow_file
-from loom_core.flow.config.mermaid import render_mermaid
+from loom_core.flow.diagram.mermaid import render_mermaid
+from loom_core.flow.diagram.shape import shape_of
 
 
 def _drawn(**keys):
     text = json.dumps({"flow_url": "https://a.example", "flows": [{"flow_id": "请假", **keys}]})
-    return render_mermaid(parse_flow_file(text).file.flows[0])
+    file = parse_flow_file(text).file
+    return render_mermaid(shape_of(file, file.flows[0]))
 
 
 def test_a_flow_of_one_request_is_a_line():
     drawn = _drawn(endpoint="GET /x")
     assert "flowchart TD" in drawn
     assert '  start(("请假"))' in drawn
-    assert '  request["GET /x"]' in drawn
-    assert "  start --> request --> finish" in drawn
-    assert '["POST flow_url"]' in _drawn()
+    assert '  n1["request: GET /x"]' in drawn
+    assert "  start --> n1" in drawn
+    assert "  n1 --> finish" in drawn
+    assert 'POST flow_url"]' in _drawn()
 
 
 def test_every_way_through_the_steps_is_drawn():
@@ -54,7 +57,7 @@ def test_every_way_through_the_steps_is_drawn():
     assert "n2 -->|\"$message == 'x'\"| finish" in lines
     assert 'subgraph sn3["p"]' in lines
     assert {"n3 --> n9", "n3 --> n10", "n9 --> n8", "n10 --> n8", "n8 --> n4"} <= set(lines)
-    assert "n4 -.->|no| finish" in lines
+    assert 'n4 -.->|"no"| finish' in lines
     assert 'n5 -.->|"retry ×3 $statusCode == 503"| n5' in lines
     assert 'n6{{"e"}}' in lines
     assert lines.count("n6 --> finish") == 1
