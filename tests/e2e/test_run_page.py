@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,10 @@ import pytest
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
+from loom_core.flow.config import parse_flow_file
+from loom_core.flow.diagram.diagram_data import draw_run
+from loom_core.flow.executor import FlowExecutor
+from loom_core.flow.http import EndpointCaller
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.events import StreamEvent
@@ -178,6 +183,37 @@ async def test_a_child_run_is_nested_and_opened(browser: Browser, tmp_path: Path
         assert shown.run("document.querySelector('.call .mono').textContent") == "look"
         shown.click(".head a")
         shown.wait("document.querySelector('.goal')?.textContent === '有几台织机？'")
+
+
+async def test_the_flow_of_a_run_is_drawn_with_its_path(browser: Browser, tmp_path: Path) -> None:
+    items = {"in": ["一", "二"], "steps": [{"stepId": "check", "successCriteria": ["$item == '一'"]}]}
+    steps = [
+        {"stepId": "each", "for_each": items, "onFailure": [{"type": "goto", "stepId": "sure"}]},
+        {"stepId": "skipped", "say": "x"},
+        {"stepId": "sure", "confirm": "可以吗？ / Go on?"},
+        {"stepId": "never", "say": "y"},
+    ]
+    flow = {"flow_id": "f", "name": f"{_HOSTILE} / Trip", "steps": steps}
+    loaded = parse_flow_file(json.dumps({"flows": [flow]}))
+    journal, caller = Journal(), EndpointCaller(loaded.file)
+    run = await FlowExecutor(loaded, caller=caller, journal=journal).execute("f", message="出差")
+    path = tmp_path / "run.html"
+    draw = partial(draw_run, loaded)
+    path.write_text(await runs_page(journal, [run], program="loom-flow-server", draw=draw), encoding="utf-8")
+    await caller.aclose()
+    await journal.aclose()
+    with browser.page(path, width=380, height=800, language="zh-CN") as shown:
+        names = "[...document.querySelectorAll('{}')].map((each) => each.querySelector('.name').textContent)"
+        assert shown.wait(names.format(".step-card.is-waiting")) == ["sure"]
+        assert shown.run(names.format(".step-card.is-unreached")) == ["skipped", "never"]
+        assert shown.run("document.querySelector('.badge').textContent") == "2 项，1 项失败"
+        taken = "document.querySelectorAll('g.taken').length"
+        assert shown.run(f"[{taken}, document.querySelectorAll('g').length]") == [6, 11]
+        shown.click(".is-failed")  # of the items, the one that has failed
+        assert shown.wait(_SELECTED) == "each/1/check"
+        assert shown.run("document.querySelector('.step-card.chosen .name').textContent") == "check"
+        assert shown.run("document.querySelector('.is-waiting .card-text').textContent") == "可以吗？"
+        assert shown.run("document.documentElement.scrollWidth") <= 380
 
 
 def _calling(name: str, **arguments: object) -> MockAnswer:

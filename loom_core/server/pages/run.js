@@ -13,17 +13,6 @@ const View = (() => {
   /** What a span is called in the page's address: its last event is of no other one. */
   const nameOf = (span) => String(span.events.at(-1) ?? span.key);
 
-  function head(...middle) {
-    return element(
-      "header",
-      { class: "head" },
-      ...middle,
-      element("div", { class: "switches" },
-        element("button", { class: "quiet", "data-switch": "language" }),
-        element("button", { class: "quiet", "data-switch": "theme" })),
-    );
-  }
-
   function fact(key, value, title) {
     if (value === "" || value === null) return null;
     const [name, what] = [element("dt", { text: say(key) }), element("dd", { class: "number", text: value })];
@@ -109,11 +98,17 @@ const View = (() => {
     const up = parent ? `#${parent.id}` : runs.size > 1 && Page.data.roots.length > 1 ? "#" : "";
     const details = element("section", { class: "panel details", "aria-live": "polite" });
     const select = (item) => { location.replace(`#${run.id}:${nameOf(item.span)}`); choose(item); };
+    function selectStep(ids) { // of several items, one that has failed
+      const spans = run.spans.filter((each) => each.kind === "step" && ids.includes(each.key));
+      const found = spans.findLast((each) => each.status !== "ok") ?? spans[spans.length - 1];
+      if (found) select({ run, span: found });
+    }
     const timeline = Timeline.make(run, runs, { onSelect: (item) => (item.run === run ? select(item) : choose(item)) });
     const conversation = Conversation.make(run, { onSelect: (span) => select({ run, span }) });
-    shown = { run, details, timeline, conversation };
+    const flow = Page.data.flows[run.id] ? Diagram.make(Page.data.flows[run.id], { onSelect: selectStep }) : null;
+    shown = { run, details, timeline, conversation, flow };
     place.replaceChildren(
-      head(
+      pageHead(
         up ? element("a", { href: up, text: `← ${parent ? parent.id : say("all_runs")}` }) : null,
         element("h1", { class: "mono", text: run.id }),
         chip(run.status),
@@ -122,7 +117,8 @@ const View = (() => {
         ...notesOf(run),
         totals(run),
         run.entries.length ? timeline.panel : null,
-        element("div", { class: "columns" }, conversation.panel, details, Events.list(run))),
+        element("div", { class: flow ? "columns with-flow" : "columns" },
+          flow?.panel, conversation.panel, details, Events.list(run))),
     );
     const first = run.spans.find((span) => span.end === null && span.kind === "people") ?? null;
     const named = seq === undefined ? first : run.spans.find((span) => nameOf(span) === seq);
@@ -132,6 +128,7 @@ const View = (() => {
   function choose(item) {
     selected = item;
     shown.timeline.mark(item?.span ?? null);
+    shown.flow?.mark(item?.run === shown.run ? item.span : null);
     shown.conversation.mark(item?.run === shown.run ? item.span : null);
     const open = (id) => element("button", {
       class: "primary",
@@ -177,7 +174,7 @@ const View = (() => {
     const table = element("table", { class: "list" }, element("thead", {}, element("tr", {}, ...names)), body);
     const more = Page.data.more ? note(say("more_runs", { count: number(Page.data.roots.length) }), "plain") : null;
     place.replaceChildren(
-      head(element("h1", { text: say("runs_of", { program: Page.data.program }) }), searchField("search_runs", fill)),
+      pageHead(element("h1", { text: say("runs_of", { program: Page.data.program }) }), searchField("search_runs", fill)),
       element("main", { class: "run" }, more, box("panel scrolls", table, empty)),
     );
     fill(() => true);

@@ -148,7 +148,7 @@ const Events = (() => {
       const said = facts([["outcome", statusText(it.action)], ["by", told(it.by)], ["reason", told(it.reason)], ["scope", scope]]);
       return [part("decision", said, ...(isFull(it.content) ? [pre(json(it.content))] : []))];
     },
-    step_start: (it) => [part("does", pre(it.what)), ...(it.attempt > 1 ? [part("attempt", pre(it.attempt))] : [])],
+    step_start: (it) => [...(it.what ? [part("does", pre(it.what))] : []), ...(it.attempt > 1 ? [part("attempt", pre(it.attempt))] : [])],
     step_result: (it) => [
       ...(it.problem ? [part("problem", pre(it.problem))] : []),
       ...(isFull(it.outputs) ? [part("outputs", pre(json(it.outputs)))] : []),

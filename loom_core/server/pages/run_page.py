@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bounds",
+    "DrawRun",
     "RunRecord",
     "Span",
     "read_records",
@@ -39,7 +40,14 @@ __all__ = [
 ]
 
 _HERE = "loom_core.server.pages"
-_SCRIPTS = ("run_parts.js", "run_timeline.js", "run_conversation.js", "run_events.js", "run.js")
+_SCRIPTS = (
+    "run_parts.js",
+    "run_timeline.js",
+    "flow_diagram.js",
+    "run_conversation.js",
+    "run_events.js",
+    "run.js",
+)
 _BODY = """
 <div id="page"></div>
 <noscript><p class="empty">This page needs JavaScript. 此页面需要 JavaScript。</p></noscript>
@@ -73,6 +81,9 @@ _ENDS: Mapping[EventType, tuple[Kind, str, str]] = {
 }
 """Events that end a span: its kind, and the payload fields of its key and status."""
 
+DrawRun: TypeAlias = "Callable[[Run, Sequence[StreamEvent]], Mapping[str, Any] | None]"
+"""Returns the data for `flow_diagram.js` of a run with these events; None if it is no run of a flow."""
+
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"
 _ENDED = frozenset({"completed", "failed", "aborted"})
 _MOST_WHOLE = 2**53  # larger integers lose precision in JavaScript
@@ -89,6 +100,7 @@ async def runs_page(
     program: str,
     more: bool = False,
     bounds: Bounds | None = None,
+    draw: DrawRun | None = None,
 ) -> str:
     """Build the page of some runs with their child runs, in their current state.
 
@@ -98,6 +110,7 @@ async def runs_page(
         program: the command that lists more runs, for a message.
         more: whether more runs were left out.
         bounds: size limits of the page.
+        draw: draws the flow of a run; by default the page has no diagrams.
 
     Raises:
         NotFoundError: a run was deleted meanwhile.
@@ -105,11 +118,17 @@ async def runs_page(
     """
     bounds = bounds or Bounds()
     records = await read_records(journal, runs, bounds=bounds)
-    return run_page(records, now=time.time(), program=program, more=more, bounds=bounds)
+    return run_page(records, now=time.time(), program=program, more=more, bounds=bounds, draw=draw)
 
 
 def run_page(
-    records: Sequence[RunRecord], *, now: float, program: str, more: bool = False, bounds: Bounds
+    records: Sequence[RunRecord],
+    *,
+    now: float,
+    program: str,
+    more: bool = False,
+    bounds: Bounds,
+    draw: DrawRun | None = None,
 ) -> str:
     """Build the page of loaded runs; see `runs_page`.
 
@@ -119,12 +138,13 @@ def run_page(
         program: as for `runs_page`.
         more: likewise.
         bounds: likewise.
+        draw: likewise.
     """
     title = records[0].run.id if len(records) == 1 else program
     return page(
         title=title,
         body=_BODY,
-        css=[asset(_HERE, "run.css")],
+        css=[asset(_HERE, "run.css"), asset(_HERE, "flow_diagram.css")],
         scripts=[asset(_HERE, name) for name in _SCRIPTS],
         data={
             "program": program,
@@ -132,6 +152,7 @@ def run_page(
             "more": more,
             "roots": [record.run.id for record in records],
             "runs": runs_data(records, now=now, bounds=bounds),
+            "flows": _flows_data(records, draw) if draw is not None else {},
             "words": json.loads(asset(_HERE, "run_words.json")),
             "sentences": list(Notices.of("zh").sentences.items()),
             "rule": [Notices.of("en").by_rule, Notices.of("zh").by_rule],
@@ -330,6 +351,13 @@ def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> li
     for record in records:
         add(record)
     return found
+
+
+def _flows_data(records: Sequence[RunRecord], draw: DrawRun) -> dict[str, object]:
+    """Return the diagrams by the id of their run."""
+    redaction = Redaction.now()
+    drawn = ((each.run.id, draw(each.run, each.events)) for each in records)
+    return {run_id: redaction.value(data) for run_id, data in drawn if data is not None}
 
 
 def _run_data(record: RunRecord, *, now: float, cutter: _Truncator) -> dict[str, _Json]:

@@ -9,6 +9,12 @@ const pre = (text) => element("pre", { text });
 const json = (value) => JSON.stringify(value, null, 2);
 const panelHead = (key, ...more) => box("bar-head", element("h2", { text: say(key) }), ...more);
 
+/** The head of the page: what it is, and the switches. */
+function pageHead(...parts) {
+  const made = (name) => element("button", { class: "quiet", "data-switch": name });
+  return element("header", { class: "head" }, ...parts, box("switches", made("language"), made("theme")));
+}
+
 /** A field to search in: `act(fits)` is told whether a text has all the words. */
 function searchField(key, act) {
   const field = element("input", { type: "search", id: key, placeholder: say(key), "aria-label": say(key) });

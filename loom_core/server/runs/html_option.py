@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Run
+    from loom_core.server.pages.run_page import DrawRun
 
 __all__ = ["PagedRuns", "WrittenPage", "add_html_option", "find_run", "write_run_page"]
 
@@ -74,7 +75,13 @@ def add_html_option(command: argparse.ArgumentParser) -> None:
 
 
 async def write_run_page(
-    service: PagedRuns, given: Sequence[str], *, listed: Sequence[Run], limit: int, program: str
+    service: PagedRuns,
+    given: Sequence[str],
+    *,
+    listed: Sequence[Run],
+    limit: int,
+    program: str,
+    draw: DrawRun | None = None,
 ) -> WrittenPage:
     """Write the page that `--html` asks for.
 
@@ -84,6 +91,7 @@ async def write_run_page(
         listed: the runs to show if no id is given; one more than `limit` signals that there are more.
         limit: maximum number of these runs.
         program: the program of the runs.
+        draw: draws the flow of a run.
 
     Raises:
         InvalidInputError: the file cannot be written.
@@ -103,7 +111,7 @@ async def write_run_page(
     found = [await find_run(service, each) for each in ids] if ids else list(listed[:limit])
     runs = {run.id: run for run in found}
     more = not ids and len(listed) > limit
-    text = await runs_page(service.journal(), list(runs.values()), program=program, more=more)
+    text = await runs_page(service.journal(), list(runs.values()), program=program, more=more, draw=draw)
     path = Path(await anyio.Path(given[0]).expanduser())
     size = await to_thread.run_sync(write_page, path, text)
     return WrittenPage(path=path, runs=len(runs), size=size)

@@ -153,8 +153,9 @@ def _add_file_commands(commands: ServerCommands) -> None:
     )
     commands.add("validate", "list all problems of the file, with line and column", alias="check")
     commands.add("schema", "print the JSON Schema of flow.json, for editors")
-    graph = commands.add("graph", "draw flows as Mermaid diagrams")
+    graph = commands.add("graph", "draw flows: as Mermaid diagrams, or as a page for a browser")
     graph.add_argument("flow", nargs="?", default="", metavar="FLOW", help="id of a flow; left out, all")
+    graph.add_argument("--html", type=Path, metavar="FILE", help="the page to write, instead of Mermaid")
     importing = commands.add("import-arazzo", "convert an Arazzo document (1.0, 1.1) to a flow.json")
     importing.add_argument("document", type=Path, metavar="DOCUMENT", help="the document, JSON or YAML")
     importing.add_argument(

@@ -106,6 +106,11 @@ def test_schema_graph_and_arazzo_are_printed(command, tmp_path):
     assert code == 0
     assert "flowchart TD" in out
     assert "POST /leave/requests" in out
+    page = tmp_path / "flows.html"
+    assert command("graph", *config, "--html", page)[1].startswith(f"{page}: 3 flows, ")
+    assert json.loads(command("graph", "leave_request", *config, "--html", page, "--json")[1])["flows"] == [
+        "leave_request"
+    ]
     code, _, err = command("graph", "leave", *config)
     assert (code, "leave_request" in err) == (1, True)
     assert json.loads(command("graph", *config, "--json")[1]).keys() == {

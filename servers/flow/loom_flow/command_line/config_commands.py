@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.flow.config import (
@@ -17,19 +17,23 @@ from loom_core.flow.config import (
     read_flow_file,
 )
 from loom_core.flow.config.arazzo.sources import source_addresses
+from loom_core.flow.config.localization import localize
 from loom_core.flow.config.openapi import flows_of_openapi
+from loom_core.flow.diagram.diagram_data import draw_flow
 from loom_core.flow.diagram.mermaid import render_mermaid
 from loom_core.flow.diagram.shape import shape_of
+from loom_core.flow.understanding.language import Language
 from loom_core.server.cli.console import out, out_json, say
+from loom_flow import PROGRAM
 from loom_flow.invocation import invocation
 from loom_flow.starter import starter_text
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from loom_core.flow.config import FlowFile
+    from loom_core.flow.config import FlowConfig, FlowFile
     from loom_flow.settings import Settings
 
 __all__ = ["CONFIG_COMMANDS", "text_of"]
@@ -108,11 +112,31 @@ def _graph(args: argparse.Namespace, settings: Settings) -> int:
     if args.flow and not flows:
         known = ", ".join(flow.flow_id for flow in file.flows if flow.enabled)
         raise NotFoundError(f"There is no flow {args.flow!r}.", advice=f"There are: {known or 'none'}.")
+    if args.html:
+        return _write_diagrams(args, file, flows)
     drawn = {flow.flow_id: render_mermaid(shape_of(file, flow)) for flow in flows}
     if args.json:
         out_json({**drawn})
     else:
         out("\n".join(drawn.values()).rstrip("\n"))
+    return 0
+
+
+def _write_diagrams(args: argparse.Namespace, file: FlowFile, flows: Sequence[FlowConfig]) -> int:
+    from loom_core.server.pages.flows_page import flows_page
+    from loom_core.server.pages.page import write_page
+
+    files = {language: localize(file, language) for language in get_args(Language)}
+    drawn = {
+        language: [draw_flow(shape_of(each, each.counterpart_of(flow))) for flow in flows]
+        for language, each in files.items()
+    }
+    size = write_page(args.html, flows_page(drawn, title=file.basic_settings.name or PROGRAM))
+    if args.json:
+        out_json({"html": str(args.html), "flows": [flow.flow_id for flow in flows], "bytes": size})
+    else:
+        count = "1 flow" if len(flows) == 1 else f"{len(flows)} flows"
+        out(f"{args.html}: {count}, {size:,} bytes. Open it in a browser; it needs no network.")
     return 0
 
 

@@ -7,12 +7,14 @@ import logging
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 import anyio
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError
+from loom_core.flow.diagram.diagram_data import draw_run
 from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
@@ -142,8 +144,12 @@ async def _runs(service: FlowService, args: argparse.Namespace) -> int:
     if args.html:
         from loom_core.server.runs.html_option import write_run_page
 
+        has_flows = service.current is not None
+        draw = partial(draw_run, await service.read_flows()) if has_flows else None
         listed = await service.runs(status=status, query=query, limit=limit + 1)
-        page = await write_run_page(service, args.html, listed=listed, limit=limit, program=PROGRAM)
+        page = await write_run_page(
+            service, args.html, listed=listed, limit=limit, program=PROGRAM, draw=draw
+        )
         page.show(as_json=args.json)
         return 0
     found = await service.runs(status=status, query=query, limit=limit)

@@ -397,11 +397,11 @@ def test_both_languages_say_the_same_with_the_same_values():
 
 def test_every_word_that_the_scripts_say_is_there_and_every_other_one_is_used():
     scripts = "".join(
-        each.read_text("utf-8") for each in _PAGES.iterdir() if re.fullmatch(r"run\w*\.js", each.name)
+        each.read_text("utf-8") for each in _PAGES.iterdir() if re.fullmatch(r"(run|flow)\w*\.js", each.name)
     )
     words = _words()["en"]
     assert set(re.findall(r"""say\("(\w+)"[,)]""", scripts)) <= words.keys()
-    made = ("kind_", "status_", "pending_", "unit_")
+    made = ("kind_", "status_", "pending_", "unit_", "step_", "end_of_")
     stages = {"discover", "validate", "authorize", "check_cancel", "execute", "format"}
     unused = {key for key in words if not key.startswith(made) and not re.search(rf'"{key}"', scripts)}
     assert unused <= stages
