@@ -108,24 +108,28 @@ class ConfigText:
         text: the text.
         root: the parsed value.
         name: name of the file in messages.
+        line: line of the file where the text begins, counted from 1.
 
     Attributes:
         text: the text.
+        line: as given.
     """
 
-    def __init__(self, text: str, root: JsonNode, *, name: str) -> None:
+    def __init__(self, text: str, root: JsonNode, *, name: str, line: int = 1) -> None:
         self.text = text
+        self.line = line
         self._root = root
         self._name = name
 
     @classmethod
-    def of(cls, text: str, *, name: str, depth: int) -> ConfigText | None:
+    def of(cls, text: str, *, name: str, depth: int, line: int = 1) -> ConfigText | None:
         """Parse a text; None for an empty one.
 
         Args:
             text: JSON with comments and trailing commas.
             name: name of the file in messages.
             depth: number of levels whose values have positions, and whose names must be unique.
+            line: line of the file where the text begins.
 
         Raises:
             UnreadableConfigError: the text is invalid.
@@ -133,10 +137,27 @@ class ConfigText:
         try:
             root = JsonReader(depth=depth).read(text)
         except UnreadableTextError as error:
+            at = error.line + line - 1
             raise UnreadableConfigError(
-                PlacedProblem(name, error.line, error.column, f"{error.reason}.", "Correct it there.")
+                PlacedProblem(name, at, error.column, f"{error.reason}.", "Correct it there.")
             ) from None
-        return None if root is None else cls(text, root, name=name)
+        return None if root is None else cls(text, root, name=name, line=line)
+
+    @classmethod
+    def of_lines(cls, text: str, *, name: str, depth: int) -> Iterator[ConfigText]:
+        """Parse JSON Lines: yield each line that is not empty, nor only a comment.
+
+        Args:
+            text: an object in each line.
+            name: as for `of`, as the next one.
+            depth: as for `of`.
+
+        Raises:
+            UnreadableConfigError: a line is invalid.
+        """
+        for number, line in enumerate(text.split("\n"), 1):
+            if (written := cls.of(line, name=name, depth=depth, line=number)) is not None:
+                yield written
 
     @property
     def value(self) -> Any:  # noqa: ANN401 - JSON
@@ -154,7 +175,8 @@ class ConfigText:
         return PlacedProblem(self._name, at.line, at.column, problem.message, problem.advice)
 
     def _at(self, path: Sequence[str | int]) -> UnreadableTextError:
-        return UnreadableTextError.at(self.text, self._root.place(path), "")
+        at = UnreadableTextError.at(self.text, self._root.place(path), "")
+        return UnreadableTextError("", line=at.line + self.line - 1, column=at.column)
 
     def to_error(self, path: Sequence[str | int], message: str, advice: str) -> ConfigError:
         """Build the error for a problem, with its position."""
@@ -255,12 +277,14 @@ def plain_reason(detail: ErrorDetails) -> str:
 
 def _describe(path: ConfigPath, detail: ErrorDetails, model: type[BaseModel]) -> str:
     reason = plain_reason(detail)
-    name = readable_path(path)[:_MAX_NAME_LENGTH]
+    name = readable_path(path)[:_MAX_NAME_LENGTH] if path else "it"
     if detail["type"] == "extra_forbidden":
         return f"{name} is not known here.{_near(path, model)}"
     if detail["type"] == "missing":
         return f"{name} lacks {detail['loc'][-1]!r}."
-    return f"{name} {reason}." if reason.startswith("should ") else f"{name}: {reason}."
+    if reason.startswith("should "):
+        return f"{name} {reason}."
+    return f"{name}: {reason}." if path else f"{reason}."
 
 
 def _near(path: ConfigPath, model: type[BaseModel]) -> str:

@@ -178,7 +178,7 @@ class JsonReader:
             if self._comments:
                 return "the comment does not end"
             return "a comment: this client reads JSON without comments"
-        return reason[:1].lower() + reason[1:] if position < len(text) else "the file ends too early"
+        return reason[:1].lower() + reason[1:] if position < len(text) else "the text ends too early"
 
 
 def object_of(value: object) -> dict[str, Any]:

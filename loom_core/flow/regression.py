@@ -17,12 +17,11 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
-from loom_core.config_file import plain_reason
+from loom_core.config_file import ConfigText
 from loom_core.errors import ConfigError, LLMError, LoomError
 from loom_core.flow.executor.steps.llm import CHOICE
 from loom_core.flow.http import EndpointCaller
@@ -30,13 +29,10 @@ from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.responses.reply import RouteAction, RouteHow
 from loom_core.flow.understanding.moments import situation
-from loom_core.llm.json_schema.values import readable_path
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.journal import Journal
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.config.models_endpoint import EndpointConfig
@@ -55,6 +51,8 @@ __all__ = [
 ]
 
 _ANSWER = "(an answer)"
+_DEPTH = 3  # levels of a line whose values have positions in messages
+_ADVICE = "Correct that line; docs/flow.md has all keys."
 
 
 class _StrictModel(BaseModel):
@@ -74,9 +72,6 @@ class Expectation(_StrictModel):
 
 class _Answers(_StrictModel):
     answers: dict[str, JsonValue]
-
-
-_READER = TypeAdapter(dict[str, JsonValue])
 
 
 class Utterance(_StrictModel):
@@ -153,42 +148,16 @@ def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Uttera
     """
     found: list[Utterance] = []
     answers: dict[str, JsonValue] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("//"):
+    for written in ConfigText.of_lines(text, name=name, depth=_DEPTH):
+        if "message" not in written.value and "answers" in written.value:
+            answers = written.validate(_Answers, advice=_ADVICE).answers
             continue
-        try:
-            if "message" not in (written := _READER.validate_json(line)) and "answers" in written:
-                answers = _Answers.model_validate(written).answers
-                continue
-            utterance = Utterance.model_validate(written).model_copy(
-                update={"line": number, "answers": answers}
-            )
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = f"{readable_path(first['loc'])} " if first["loc"] else ""
-            raise ConfigError(
-                f"{name}:{number}: {where}{_reason(first)}.", advice=_keys_at(first["loc"])
-            ) from None
+        utterance = written.validate(Utterance, advice=_ADVICE)
         for each in filter(None, (utterance.expect, utterance.expect_rules)):
-            _check_known(each.action, get_args(RouteAction), "action", f"{name}:{number}")
-            _check_known(each.how, get_args(RouteHow), "how", f"{name}:{number}")
-        found.append(utterance)
+            _check_known(each.action, get_args(RouteAction), "action", f"{name}:{written.line}")
+            _check_known(each.how, get_args(RouteHow), "how", f"{name}:{written.line}")
+        found.append(utterance.model_copy(update={"line": written.line, "answers": answers}))
     return found
-
-
-def _reason(detail: ErrorDetails) -> str:
-    if detail["type"] == "extra_forbidden":
-        return "is not known here"
-    return "is missing" if detail["type"] == "missing" else plain_reason(detail)
-
-
-def _keys_at(path: Sequence[str | int]) -> str:
-    """Return advice on the keys that are allowed at a path, with a suggestion."""
-    part = Expectation if path[:-1] and path[0] in {"expect", "expect_rules"} else Utterance
-    known = [key for key in part.model_fields if key != "line"]
-    near = get_close_matches(str(path[-1]), known, n=1) if path else []
-    meant = f"Did you mean {near[0]}?" if near and near[0] != path[-1] else ""
-    return meant or f"It can have: {', '.join(known)}."
 
 
 async def check_utterances(

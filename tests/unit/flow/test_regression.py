@@ -110,13 +110,13 @@ async def test_a_real_model_may_decide_instead_of_the_script() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "u.jsonl:2: Invalid JSON"),
-        ('{"message": "x"}', "u.jsonl:2: expect is missing. It can have: message, expect"),
+        ("{", "u.jsonl:2:2: the text ends too early."),
+        ('{"message": "x"}', "u.jsonl:2:1: it lacks 'expect'."),
         (
             '{"message": "x", "expect": {"flows": "y"}}',
-            "u.jsonl:2: expect.flows is not known here. Did you mean",
+            "u.jsonl:2:29: expect.flows is not known here. Did you mean flow?",
         ),
-        ('{"message": 5, "expect": {}}', "u.jsonl:2: message should be a string"),
+        ('{"message": 5, "expect": {}}', "u.jsonl:2:2: message should be a string."),
         ('{"message": "x", "expect": {"action": "dance"}}', "u.jsonl:2: there is no action 'dance'"),
     ],
 )

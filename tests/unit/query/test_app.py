@@ -69,7 +69,7 @@ async def test_a_broken_edit_keeps_the_sources_there_are_and_says_so(configure, 
         listed = await service.list_sources()
         assert [source.name for source in listed.sources] == ["harbour"]
         (problem,) = listed.problems
-        assert "query.json:1:14: the file ends too early" in problem
+        assert "query.json:1:14: the text ends too early" in problem
         assert "the sources before this change are used" in problem
         answer = await service.query("Who is the harbour master?", limit=1)
         assert "Ada Brown" in answer.passages[0].text

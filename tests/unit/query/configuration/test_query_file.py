@@ -120,7 +120,7 @@ def test_what_is_wrong_with_a_source_is_told_with_its_place_and_costs_that_sourc
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"sources": {', ":1:14: the file ends too early"),
+        ('{"sources": {', ":1:14: the text ends too early"),
         (
             '{"sources": {"a": {"kind": "local"}, "a": {"kind": "local"}}}',
             ":1:38: the name 'a' is duplicated",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BROKEN = {
     "claude-desktop": "3:37: a comma too many",
     "claude-code": "3:27: a comment",
-    "cursor": "2:1: the file ends too early",
+    "cursor": "2:1: the text ends too early",
     "vscode": "4:9: expected a comma or }",
     "codex": "2:18: Expected ']'",
     "gemini-cli": "1:11: NaN is not a JSON number",
