@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from loom_core.knowledge.retrieval.ranking_metrics import confidence_interval, ndcg, recall, reciprocal_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -17,9 +18,6 @@ __all__ = ["INTERVALS", "Figures", "difference", "figures", "summary"]
 INTERVALS = ("R@1", "R@5", "R@10", "nDCG@10")
 """The figures that are given with a 95 % confidence interval."""
 
-_RESAMPLES = 2000
-_SEED = 0
-
 Figures = dict[str, "NDArray[np.float64]"]
 """Values from 0 to 1 by figure, one for each question."""
 
@@ -29,13 +27,13 @@ def figures(rankings: Sequence[Sequence[str]], golds: Sequence[Set[str]]) -> Fig
 
     R@k is the share of a question's gold documents among the first k, all@k whether all of them are there.
     """
-    pairs = list(zip(rankings, golds, strict=True))
+    found = [_places(ranking, gold) for ranking, gold in zip(rankings, golds, strict=True)]
     values: dict[str, list[float]] = {
-        f"R@{k}": [len(gold & set(found[:k])) / len(gold) for found, gold in pairs] for k in (1, 2, 5, 10)
+        f"R@{k}": [recall(places, k=k) for places in found] for k in (1, 2, 5, 10)
     }
-    values |= {f"all@{k}": [float(gold <= set(found[:k])) for found, gold in pairs] for k in (5, 8)}
-    values["MRR@10"] = [_reciprocal_rank(found[:10], gold) for found, gold in pairs]
-    values["nDCG@10"] = [_ndcg(found[:10], gold) for found, gold in pairs]
+    values |= {f"all@{k}": [float(recall(places, k=k) == 1) for places in found] for k in (5, 8)}
+    values["MRR@10"] = [reciprocal_rank(places, k=10) for places in found]
+    values["nDCG@10"] = [ndcg(places, k=10) for places in found]
     return {name: np.array(value) for name, value in values.items()}
 
 
@@ -52,19 +50,13 @@ def difference(name: str, of: Figures, against: Figures) -> tuple[float, list[fl
 
 
 def interval(values: NDArray[np.float64]) -> list[float]:
-    """95 % confidence interval of a mean, in per cent: percentiles of 2,000 resamples of the questions."""
-    chosen = np.random.default_rng(_SEED).integers(len(values), size=(_RESAMPLES, len(values)))
-    low, high = np.percentile(values[chosen].mean(axis=1), (2.5, 97.5))
-    return [_percent(low), _percent(high)]
+    """95 % confidence interval of a mean, in per cent; see `confidence_interval`."""
+    return [_percent(bound) for bound in confidence_interval(values.tolist())]
 
 
-def _reciprocal_rank(found: Sequence[str], gold: Set[str]) -> float:
-    return next((1 / rank for rank, id_ in enumerate(found, 1) if id_ in gold), 0.0)
-
-
-def _ndcg(found: Sequence[str], gold: Set[str]) -> float:
-    gain = sum(1 / math.log2(rank + 1) for rank, id_ in enumerate(found, 1) if id_ in gold)
-    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(gold), 10) + 1))
+def _places(ranking: Sequence[str], gold: Set[str]) -> list[int | None]:
+    ranks = {id_: rank for rank, id_ in enumerate(ranking, 1)}
+    return [ranks.get(id_) for id_ in gold]
 
 
 def _percent(value: float | np.float64) -> float:
