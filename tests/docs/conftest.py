@@ -25,6 +25,7 @@ _DOCUMENTS = {
 }
 _PDF = _ROOT / "tests" / "fixtures" / "documents" / "harbour.pdf"
 _UTTERANCE = {"message": "我想请三天假", "expect": {"action": "flow", "flow": "leave_request"}}
+_QUESTION = {"question": "Who approved the budget of 2026?", "documents": ["budget.md"]}
 _AGENT = {"profiles": {"default": {"model": "mock"}}}
 
 
@@ -47,6 +48,7 @@ def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert run(["add", str(home / "notes"), *options]) == 0
     (home / ".loom" / "agent.json").write_text(json.dumps(_AGENT), encoding="utf-8")
     (home / "utterances.jsonl").write_text(json.dumps(_UTTERANCE), encoding="utf-8")
+    (home / "questions.jsonl").write_text(json.dumps(_QUESTION), encoding="utf-8")
     (home / "examples").symlink_to(_ROOT / "examples")
     for name in ("projects/manual.pdf", "手册.pdf"):
         shutil.copy(_PDF, home / name)

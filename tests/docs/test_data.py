@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from loom_agent.profiles.agent_file import read_agent_file
+from loom_kb.command_line.evaluation import EvaluationQuestion
 from loom_query.configuration.query_file import read_query_file
 
 from loom_core.flow.config.flow_file import flow_file_problems
@@ -18,6 +19,7 @@ from loom_core.llm.config import ProviderConfig
 from loom_core.mcp_client.configuration.config_file import ServerFile
 from loom_core.mcp_client.configuration.expansion import Expansion
 from loom_core.mcp_client.configuration.server_config import ServerConfig
+from loom_core.server.cli.evaluation import read_cases
 from loom_core.tools.permission.rule import read_rules
 from tests.docs import snippets
 
@@ -58,6 +60,10 @@ def _utterances(path: Path) -> None:
     assert read_utterances(path.read_text(encoding="utf-8"), name=path.name)
 
 
+def _questions(path: Path) -> None:
+    read_cases(path, EvaluationQuestion, advice="")
+
+
 def _filters(path: Path) -> None:
     given = filter_mapping(json.loads(path.read_text(encoding="utf-8")))
     assert given
@@ -70,6 +76,7 @@ _READERS: Mapping[str, Callable[[Path], None]] = {
     "sources": _sources,
     "flows": _flows,
     "message": _utterances,
+    "question": _questions,
     "action": _rules,
     "provider": _model,
     "tags": _filters,

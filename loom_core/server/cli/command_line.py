@@ -31,6 +31,7 @@ __all__ = [
     "bundle_line",
     "parse_filters",
     "parse_line",
+    "report_wrong_usage",
     "run_to_exit_code",
     "serve_from_arguments",
     "show_health",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+_WRONG_USAGE = 2
 _INTERRUPTED = 130
 _NOT_READ = 141
 _SPLIT = {"install", "mcp"}
@@ -200,13 +202,24 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
         if debug or not isinstance(error, LoomError):
             told = "".join(traceback.format_exception(error))
         else:
-            lines = [f"{program}: {error.message}", *([f"  {error.advice}"] if error.advice else [])]
-            told = "".join(f"{line}\n" for line in lines)
+            told = _error_text(program, error)
         sys.stderr.write(redact_log_text(told))
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     return code
+
+
+def report_wrong_usage(program: str, error: LoomError) -> int:
+    """Print an error about a file of the user to standard error; return the exit code for wrong usage."""
+    from loom_core.redaction import redact_log_text
+
+    sys.stderr.write(redact_log_text(_error_text(program, error)))
+    return _WRONG_USAGE
+
+
+def _error_text(program: str, error: LoomError) -> str:
+    return f"{program}: {error.message}\n" + (f"  {error.advice}\n" if error.advice else "")
 
 
 def _open_closed_streams() -> None:

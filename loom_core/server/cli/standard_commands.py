@@ -25,6 +25,7 @@ __all__ = [
     "ClientId",
     "ServerCommands",
     "add_install_options",
+    "add_junit_option",
     "add_mcp_options",
     "add_profile",
     "add_uninstall_options",
@@ -125,6 +126,11 @@ def add_profile(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--profile", choices=["full", "chatgpt"], default="full", help="`chatgpt`: exactly search and fetch"
     )
+
+
+def add_junit_option(command: argparse.ArgumentParser) -> None:
+    """Add `--junit` to a command that tests something; see `evaluation.write_junit`."""
+    command.add_argument("--junit", type=Path, metavar="FILE", help="also write a report as JUnit XML")
 
 
 def configuration_file(args: argparse.Namespace, home: Path, *, default: str) -> Path:

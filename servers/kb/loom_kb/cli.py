@@ -1,12 +1,14 @@
 """The command line of loom-kb: its commands and their options.
 
-Exit codes: 0 done, 1 an error (for `doctor` and `check`: there is a problem), 2 wrong usage, 3 done but some
-documents failed, 130 interrupted, 141 the reader of the output closed it.
+Exit codes: 0 done, 1 an error (for `doctor` and `check`: there is a problem; for `eval`: a metric is too low,
+or a question failed), 2 wrong usage (for `eval`: or an invalid line), 3 done but some documents failed, 130
+interrupted, 141 the reader of the output closed it.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from contextlib import closing
 from importlib.metadata import version
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
-from loom_core.server.cli.standard_commands import ServerCommands, add_profile
+from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, add_profile
 from loom_core.server.program import ServerProgram
 from loom_kb import PROGRAM
 from loom_kb.language_model import NO_MODEL, configuration
@@ -169,6 +171,23 @@ def _few(text: str) -> int:
     return number
 
 
+def _threshold(text: str) -> tuple[str, float]:
+    from loom_kb.command_line.evaluation import METRICS
+
+    name, _, value = text.partition("=")
+    known = {metric.casefold(): metric for metric in METRICS}
+    metric = known.get(name.strip().casefold(), "")
+    if not metric:
+        raise argparse.ArgumentTypeError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"write it as {metric}=0.8, with a number from 0 to 1")
+    return metric, number
+
+
 def _path_or_url(text: str) -> Path | str:
     return text if text.lower().startswith(("http://", "https://")) else _path(text)
 
@@ -282,26 +301,27 @@ def _documents(commands: ServerCommands) -> None:
 
     query = commands.add("query", "ask a question")
     query.add_argument("question", nargs="+")
-    query.add_argument("--kb", metavar="NAME", help="only this knowledge base (default: all)")
     query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
-    _filtering(query)
-    query.add_argument(
-        "--strategy",
-        choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
-        help="instead of the knowledge base's own",
-    )
-    query.add_argument("--rerank", choices=["features"], help="rerank the best passages with this")
-    query.add_argument(
-        "--diversity",
-        type=float,
-        metavar="0..1",
-        help="weight of variety among the passages (default 0)",
-    )
-    query.add_argument(
-        "--expand", choices=["passage", "section"], help="`section`: each passage with its surrounding text"
-    )
-    query.add_argument("--thorough", action="store_true", help="take longer: 12 sub-questions instead of 4")
+    _searching(query)
     query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
+
+    evaluation = commands.add("eval", "measure retrieval by questions with known documents or passages")
+    evaluation.add_argument(
+        "file", type=_path, metavar="FILE.jsonl", help="a question in each line; see docs/howto/evaluation.md"
+    )
+    _searching(evaluation)
+    evaluation.add_argument(
+        "--at-least",
+        action="append",
+        default=[],
+        type=_threshold,
+        metavar="METRIC=VALUE",
+        help="such as R@5=0.8: exit code 1 if the result is lower (may be repeated)",
+    )
+    evaluation.add_argument(
+        "--worst", type=int, default=10, metavar="N", help="explain this many of the worst (default 10)"
+    )
+    add_junit_option(evaluation)
 
     listing = commands.add("list", "list knowledge bases, or the documents of one")
     listing.add_argument("--kb", metavar="NAME", help="list the documents of this one")
@@ -366,6 +386,28 @@ def _keeping_in_step(commands: ServerCommands) -> None:
 
     duplicates = commands.add("duplicates", "list duplicate and near-duplicate documents")
     _one_kb(duplicates)
+
+
+def _searching(command: argparse.ArgumentParser) -> None:
+    """Add the options of a question."""
+    command.add_argument("--kb", metavar="NAME", help="only this knowledge base (default: all)")
+    _filtering(command)
+    command.add_argument(
+        "--strategy",
+        choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
+        help="instead of the knowledge base's own",
+    )
+    command.add_argument("--rerank", choices=["features"], help="rerank the best passages with this")
+    command.add_argument(
+        "--diversity",
+        type=float,
+        metavar="0..1",
+        help="weight of variety among the passages (default 0)",
+    )
+    command.add_argument(
+        "--expand", choices=["passage", "section"], help="`section`: each passage with its surrounding text"
+    )
+    command.add_argument("--thorough", action="store_true", help="take longer: 12 sub-questions instead of 4")
 
 
 def _filtering(command: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The commands that are not servers: add, query, list, remove, stats, jobs, aliases, duplicates, demo."""
+"""The commands that are not servers: add, query, eval, list, remove, stats, jobs, aliases, and others."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     commands = {
         "add": _add,
         "query": _query,
+        "eval": _evaluate,
         "list": _list,
         "remove": _remove,
         "sync": sync,
@@ -167,6 +168,12 @@ async def _query(service: KnowledgeService, args: argparse.Namespace) -> int:
     else:
         _print_answer(result, detailed=args.detailed)
     return 0
+
+
+async def _evaluate(service: KnowledgeService, args: argparse.Namespace) -> int:
+    from loom_kb.command_line.evaluation import evaluate
+
+    return await evaluate(service, args, _search_options(args))
 
 
 def _search_options(args: argparse.Namespace) -> SearchOptions:
