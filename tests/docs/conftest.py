@@ -26,6 +26,7 @@ _DOCUMENTS = {
 _PDF = _ROOT / "tests" / "fixtures" / "documents" / "harbour.pdf"
 _UTTERANCE = {"message": "我想请三天假", "expect": {"action": "flow", "flow": "leave_request"}}
 _QUESTION = {"question": "Who approved the budget of 2026?", "documents": ["budget.md"]}
+_CASE = {"goal": "What time is it?", "expect": {"tools": ["clock"]}}
 _AGENT = {"profiles": {"default": {"model": "mock"}}}
 
 
@@ -49,6 +50,7 @@ def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / ".loom" / "agent.json").write_text(json.dumps(_AGENT), encoding="utf-8")
     (home / "utterances.jsonl").write_text(json.dumps(_UTTERANCE), encoding="utf-8")
     (home / "questions.jsonl").write_text(json.dumps(_QUESTION), encoding="utf-8")
+    (home / "cases.jsonl").write_text(json.dumps(_CASE), encoding="utf-8")
     (home / "examples").symlink_to(_ROOT / "examples")
     for name in ("projects/manual.pdf", "手册.pdf"):
         shutil.copy(_PDF, home / name)

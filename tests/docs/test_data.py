@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from loom_agent.command_line.evaluation import EvaluationCase
 from loom_agent.profiles.agent_file import read_agent_file
 from loom_kb.command_line.evaluation import EvaluationQuestion
 from loom_query.configuration.query_file import read_query_file
@@ -64,6 +65,10 @@ def _questions(path: Path) -> None:
     read_cases(path, EvaluationQuestion, advice="")
 
 
+def _cases(path: Path) -> None:
+    read_cases(path, EvaluationCase, advice="")
+
+
 def _filters(path: Path) -> None:
     given = filter_mapping(json.loads(path.read_text(encoding="utf-8")))
     assert given
@@ -76,6 +81,7 @@ _READERS: Mapping[str, Callable[[Path], None]] = {
     "sources": _sources,
     "flows": _flows,
     "message": _utterances,
+    "goal": _cases,
     "question": _questions,
     "action": _rules,
     "provider": _model,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from xml.etree import ElementTree
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from loom_core.config_file import ConfigText
 from loom_core.errors import ConfigError, InvalidInputError
@@ -16,12 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["JUnitCase", "count", "read_cases", "read_text", "write_junit"]
+__all__ = ["CaseModel", "JUnitCase", "TextList", "count", "read_cases", "read_text", "write_junit"]
 
 _DEPTH = 5  # levels of a line whose values have positions in messages
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+TextList: TypeAlias = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_list)]
+"""Several texts in a line; one may be written without brackets."""
+
+
+class CaseModel(BaseModel):
+    """Base of the models of a line and of its parts."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, str_strip_whitespace=True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The command line: parser and program.
 
-Exit codes: 0 done (for a run: completed), 1 an error (for a run: failed or aborted; for `doctor` and
-`mcp test`: there is a problem), 2 wrong usage, 3 the run waits for a person, 130 interrupted, 141 the reader
-of the output is gone.
+Exit codes: 0 done (for a run: completed), 1 an error (for a run: failed or aborted; for `eval`: too few runs
+passed; for `doctor` and `mcp test`: there is a problem), 2 wrong usage (for `eval`: or an invalid line), 3
+the run waits for a person, 130 interrupted, 141 the reader of the output is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loom_agent.settings import Settings
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
-from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
+from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVER", "run"]
 
 _CONFIG = "agent.json"
+_KEPT = "those in this file, which `eval` has kept"
 
 
 class AgentServer(ServerProgram[Settings]):
@@ -48,6 +49,7 @@ class AgentServer(ServerProgram[Settings]):
         )
         commands.add_serve()
         _running(commands)
+        _evaluation(commands)
         _runs(commands)
         add_move_command(commands)
         tools = commands.add("tools", "list what an agent can call, or find tools by what they do")
@@ -64,6 +66,7 @@ class AgentServer(ServerProgram[Settings]):
     def settings_of(self, args: argparse.Namespace) -> Settings:
         home = loom_home(args.home)
         root: Path | None = args.root
+        journal: Path | None = getattr(args, "journal", None)
         return Settings(
             home=home,
             config=configuration_file(args, home, default=_CONFIG),
@@ -72,6 +75,7 @@ class AgentServer(ServerProgram[Settings]):
             root=root.expanduser().absolute() if root else None,
             over_http=getattr(args, "http", False),
             database=database_setting(args.database),
+            journal_file=journal.expanduser().absolute() if journal else None,
             version=version(PROGRAM),
         )
 
@@ -145,18 +149,75 @@ def _running(commands: ServerCommands) -> None:
             command.add_argument("goal", nargs="+", help="the goal; - reads it from standard input")
         _profile(command)
         command.add_argument("--session", default="", metavar="SESSION", help="continue this conversation")
-        command.add_argument(
-            "--allow",
-            action="append",
-            metavar="TOOL",
-            help="only tools of this name, with * and ? (may be repeated)",
-        )
-        command.add_argument("--iterations", type=int, help="maximum number of model turns")
-        command.add_argument("--tokens", type=int, help="maximum number of tokens")
-        command.add_argument("--cost", type=float, metavar="DOLLARS", help="maximum cost")
-        command.add_argument("--calls", type=int, help="maximum number of tool calls")
-        command.add_argument("--seconds", type=float, help="maximum working time")
+        _limits(command)
         command.add_argument("--quiet", action="store_true", help="show the answer only")
+
+
+def _limits(command: argparse.ArgumentParser) -> None:
+    """Add the limits of a run."""
+    command.add_argument(
+        "--allow",
+        action="append",
+        metavar="TOOL",
+        help="only tools of this name, with * and ? (may be repeated)",
+    )
+    command.add_argument("--iterations", type=int, help="maximum number of model turns")
+    command.add_argument("--tokens", type=int, help="maximum number of tokens")
+    command.add_argument("--cost", type=float, metavar="DOLLARS", help="maximum cost")
+    command.add_argument("--calls", type=int, help="maximum number of tool calls")
+    command.add_argument("--seconds", type=float, help="maximum working time")
+
+
+def _evaluation(commands: ServerCommands) -> None:
+    evaluation = commands.add("eval", "run cases with expected results, and report what differs")
+    evaluation.add_argument(
+        "file", type=Path, metavar="FILE.jsonl", help="a case in each line; see docs/howto/evaluation.md"
+    )
+    _profile(evaluation)
+    _limits(evaluation)
+    evaluation.add_argument(
+        "--runs", type=_from_one, default=1, metavar="N", help="run every case so often (default 1)"
+    )
+    evaluation.add_argument(
+        "--parallel", type=_from_one, default=4, metavar="N", help="so many runs at the same time (default 4)"
+    )
+    evaluation.add_argument(
+        "--approve",
+        action="append",
+        default=[],
+        metavar="TOOL",
+        help="approve calls of tools of this name, with * and ?; others that need approval are denied (may be"
+        " repeated)",
+    )
+    evaluation.add_argument(
+        "--at-least",
+        type=_share,
+        default=1.0,
+        metavar="SHARE",
+        help="share of the runs that must pass for exit code 0, such as 0.9 (default 1)",
+    )
+    _journal(
+        evaluation, "keep the runs in this file, to look at them with `runs` (default: they are deleted)"
+    )
+    add_junit_option(evaluation)
+
+
+def _journal(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--journal", type=Path, metavar="FILE", help=text)
+
+
+def _from_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("not 1 or more")
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError("not from 0 to 1")
+    return number
 
 
 def _runs(commands: ServerCommands) -> None:
@@ -186,11 +247,13 @@ def _runs(commands: ServerCommands) -> None:
     runs.add_argument("--limit", type=int, default=20, help="with list: how many (default 20)")
     add_html_option(runs)
     runs.add_argument("--quiet", action="store_true", help="with resume: show the answer only")
+    _journal(runs, _KEPT)
 
     events = commands.add("events", "show the events of a run")
     events.add_argument("run_id", metavar="RUN", help="id of the run")
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one")
     events.add_argument("--follow", action="store_true", help="follow new events until the run ends")
+    _journal(events, _KEPT)
 
 
 def _file(settings: Settings) -> AgentFile:

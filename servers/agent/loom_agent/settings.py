@@ -30,6 +30,7 @@ class Settings:
         over_http: whether clients connect over HTTP, so that a caller need not be the user of this machine.
         database: PostgreSQL database of the journal and of the home's knowledge bases, as a URL; empty for
             files in the home.
+        journal_file: file of the journal; None for the one of the home or the database.
         version: version of this server.
     """
 
@@ -40,11 +41,14 @@ class Settings:
     root: Path | None = None
     over_http: bool = False
     database: str = ""
+    journal_file: Path | None = None
     version: str = ""
 
     @property
     def journal(self) -> Path | PostgresPlace:
-        """The journal, shared by all processes of this home, or by all with the same database."""
+        """The journal: the given file, or that of all processes of this home or database."""
+        if self.journal_file is not None:
+            return self.journal_file
         return journal_place(self.database, name="agent", file=self.home / "agent" / "runs.db")
 
     @property

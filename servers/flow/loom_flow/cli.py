@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
-from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
+from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
 from loom_flow import PROGRAM
@@ -207,6 +207,7 @@ def _add_conversation_commands(commands: ServerCommands) -> None:
     how.add_argument(
         "--with-model", action="store_true", help="let the model of the file decide, not the script"
     )
+    add_junit_option(test)
 
 
 def _add_conversation_options(command: argparse.ArgumentParser) -> None:

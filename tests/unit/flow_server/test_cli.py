@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from loom_flow.cli import SERVER, run
@@ -245,9 +246,12 @@ def test_the_utterances_of_the_example_go_where_they_should(command, tmp_path):
     assert "left out" in err
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text('{"message": "我不请假了", "expect": {"action": "flow"}}\n', encoding="utf-8")
-    code, out, _ = command("test", wrong, *config)
+    code, out, _ = command("test", wrong, *config, "--junit", tmp_path / "junit.xml")
     assert code == 1
     assert "我不请假了" in out
+    failure = ElementTree.parse(tmp_path / "junit.xml").getroot().find("testsuite/testcase/failure")
+    assert failure is not None
+    assert (failure.get("message") or "").startswith("line 1: '我不请假了': action is ")
     code, out, _ = command("test", wrong, *config, "--json")
     assert json.loads(out)["failed"] == 1
     assert command("test", EXAMPLE / "utterances.jsonl", *config, "--with-model")[0] == 1

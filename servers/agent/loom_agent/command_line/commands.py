@@ -1,4 +1,4 @@
-"""The commands of the command line, except serving: run, chat, runs, move, events, tools, schema."""
+"""The commands of the command line, except serving: run, chat, eval, runs, move, events, tools, schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import anyio
 
 from loom_agent import PROGRAM
+from loom_agent.command_line.start import start_run
 from loom_agent.command_line.terminal import Terminal
 from loom_agent.mcp_tools.tools import find_tools
-from loom_agent.models import BudgetInput, RunsResult
+from loom_agent.models import RunsResult
 from loom_agent.service import AgentService
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["run_code", "run_command"]
 
 _BY = "the user at the terminal"
-_SERVER_SECONDS = 15.0  # timeout for MCP servers to start before the first turn
 _APPLIED_SECONDS = 10.0
 _WAITS = 3
 _INTERRUPTED = 130
@@ -59,6 +59,10 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     if args.command == "move":
         target = replace(settings, database=move_target(args.to)).journal
         return move_journal(settings.journal, target, as_json=args.json)
+    if args.command == "eval":
+        from loom_agent.command_line.evaluation import run_evaluation
+
+        return run_evaluation(args, settings)
     commands = {"run": _run, "chat": _chat, "runs": _runs, "events": _events, "tools": _tools}
 
     async def run() -> int:
@@ -84,7 +88,7 @@ async def _run(service: AgentService, args: argparse.Namespace, interrupts: Inte
     goal = " ".join(args.goal)
     if goal == "-":
         goal = await interrupts.unless(_read_stdin)
-    run = await interrupts.unless(partial(_start, service, args, goal, session=args.session))
+    run = await interrupts.unless(partial(start_run, service, args, goal, session=args.session))
     run, interrupted = await _watch(service, run, args, interrupts, after=0)
     if interrupted and run.status == "paused":
         say(f"Go on with: {_next(run)}")
@@ -121,7 +125,7 @@ async def _chat(service: AgentService, args: argparse.Namespace, interrupts: Int
             run = await service.resume(last.id, by=_BY)
             after = None
         elif line.strip():
-            run = await interrupts.unless(partial(_start, service, args, line, session=session))
+            run = await interrupts.unless(partial(start_run, service, args, line, session=session))
             after = 0
         else:
             continue
@@ -257,37 +261,6 @@ async def _tools(service: AgentService, args: argparse.Namespace, interrupts: In
     else:
         out(search_text(result))
     return 0
-
-
-async def _start(service: AgentService, args: argparse.Namespace, goal: str, *, session: str) -> Run:
-    asked: dict[str, Any] = {
-        "iterations": args.iterations,
-        "tokens": args.tokens,
-        "cost": args.cost,
-        "tool_calls": args.calls,
-        "seconds": args.seconds,
-    }
-    return await service.start(
-        goal,
-        session_id=session,
-        profile=args.profile,
-        allowed_tools=args.allow,
-        budget=_budget(asked),
-        client="command line",
-        server_seconds=_SERVER_SECONDS,
-    )
-
-
-def _budget(asked: dict[str, Any]) -> BudgetInput:
-    from pydantic import ValidationError
-
-    try:
-        return BudgetInput.model_validate(asked)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)[0]
-        raise InvalidInputError(
-            f"--{found['loc'][0]}: {found['msg'].removeprefix('Input ')}.", advice="Give another number."
-        ) from None
 
 
 async def _watch(

@@ -24,6 +24,7 @@ from loom_core.flow.diagram.mermaid import render_mermaid
 from loom_core.flow.diagram.shape import shape_of
 from loom_core.flow.understanding.language import Language
 from loom_core.server.cli.console import out, out_json, say
+from loom_core.server.cli.evaluation import read_text
 from loom_flow import PROGRAM
 from loom_flow.invocation import invocation
 from loom_flow.starter import starter_text
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config import FlowConfig, FlowFile
     from loom_flow.settings import Settings
 
-__all__ = ["CONFIG_COMMANDS", "text_of"]
+__all__ = ["CONFIG_COMMANDS"]
 
 _CORRECT = "Correct it there; docs/reference/flow-config.md has every key."
 
@@ -49,7 +50,7 @@ def _init(args: argparse.Namespace, settings: Settings) -> int:
         )
     text, notes, tried = starter_text(), list[str](), [("chat",), ("explain", "请给我回电")]
     if args.description:
-        found = flows_of_openapi(text_of(args.description), args.operation, name=str(args.description))
+        found = flows_of_openapi(read_text(args.description), args.operation, name=str(args.description))
         text, notes, tried = found.text(), [*found.notes], [("validate",), ("chat",)]
     elif args.operation:
         raise InvalidInputError("--operation belongs to --from.", advice="Name the description: --from FILE.")
@@ -141,13 +142,13 @@ def _write_diagrams(args: argparse.Namespace, file: FlowFile, flows: Sequence[Fl
 
 
 def _import(args: argparse.Namespace, _settings: Settings) -> int:
-    document = text_of(args.document)
+    document = read_text(args.document)
     sources: dict[str, str] = {}
     for given in args.source:
         name, equals, file = given.partition("=")
         if not equals:
             raise InvalidInputError(f"--source {given} names no file.", advice="Write it as NAME=FILE.")
-        sources[name] = text_of(args.document.parent / file)
+        sources[name] = read_text(args.document.parent / file)
     sources = {**_read_neighbours(args.document, document), **sources}
     found = import_arazzo(document, name=str(args.document), sources=sources)
     text = found.text()
@@ -174,7 +175,7 @@ def _read_neighbours(path: Path, text: str) -> dict[str, str]:
     for name, address in source_addresses(text, name=str(path)).items():
         file = (folder / address).resolve()
         if address and "://" not in address and file.is_relative_to(folder) and file.is_file():
-            found[name] = text_of(file)
+            found[name] = read_text(file)
     return found
 
 
@@ -191,19 +192,6 @@ def _export(args: argparse.Namespace, settings: Settings) -> int:
     for reason in found.left_out:
         say(f"Left out: {reason}")
     return 0
-
-
-def text_of(path: Path) -> str:
-    """Read a text file. Blocks.
-
-    Raises:
-        InvalidInputError: the file is not readable.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InvalidInputError(f"{path} is not readable: {reason}.") from error
 
 
 def _write(path: Path, text: str) -> None:

@@ -18,11 +18,11 @@ from loom_core.flow.diagram.diagram_data import draw_run
 from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
+from loom_core.server.cli.evaluation import JUnitCase, read_text, write_junit
 from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard
 from loom_flow import PROGRAM
 from loom_flow.command_line.arguments import parse_values
 from loom_flow.command_line.attach import BY, attach_to_run, exit_code, print_run, wait_until_idle
-from loom_flow.command_line.config_commands import text_of
 from loom_flow.command_line.operator_commands import operate, send_event
 from loom_flow.invocation import invocation
 from loom_flow.mcp_tools.tools import build_response, find_pending
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from loom_core.flow.config import FlowFile
+    from loom_core.flow.regression import RegressionReport, Utterance
     from loom_flow.models import ChatResult
     from loom_flow.settings import Settings
 
@@ -102,7 +103,7 @@ async def _run(service: FlowService, args: argparse.Namespace) -> int:
 async def _test(service: FlowService, args: argparse.Namespace) -> int:
     from loom_core.flow.regression import check_utterances, read_utterances
 
-    text = await to_thread.run_sync(text_of, args.file)
+    text = await to_thread.run_sync(read_text, args.file)
     utterances = read_utterances(text, name=str(args.file))
     loaded = await service.read_flows()
     llm = None if not args.with_model else await service.model()
@@ -117,7 +118,15 @@ async def _test(service: FlowService, args: argparse.Namespace) -> int:
         left = f", {len(report.left_out)} left out" if report.left_out else ""
         messages = "message" if report.checked == 1 else "messages"
         say(f"{report.checked} {messages}, {report.failed} not as expected{left}.")
+    if args.junit:
+        cases = [_junit_case(each, report) for each in utterances if each.line not in report.left_out]
+        await to_thread.run_sync(write_junit, args.junit, f"{PROGRAM} test", cases)
     return 1 if report.differences else 0
+
+
+def _junit_case(utterance: Utterance, report: RegressionReport) -> JUnitCase:
+    found = (str(each) for each in report.differences if each.line == utterance.line)
+    return JUnitCase(name=f"line {utterance.line}: {utterance.message}", failure="\n".join(found))
 
 
 @contextmanager

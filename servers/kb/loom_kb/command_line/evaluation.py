@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from anyio import to_thread
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from loom_core.errors import LoomError, NotFoundError
 from loom_core.knowledge.retrieval.ranking_metrics import confidence_interval, ndcg, recall, reciprocal_rank
 from loom_core.knowledge.uris import display_uri, readable
 from loom_core.server.cli.command_line import parse_filters, report_wrong_usage
 from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
-from loom_core.server.cli.evaluation import JUnitCase, count, read_cases, write_junit
+from loom_core.server.cli.evaluation import CaseModel, JUnitCase, TextList, count, read_cases, write_junit
 from loom_kb import PROGRAM
 from loom_kb.texts import coverage_line
 
@@ -60,26 +60,15 @@ _MAX_CANDIDATES = 5000  # names among which a similar one is searched
 _ADVICE = "See docs/howto/evaluation.md for the format."
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-_Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_as_list)]
-
-
-class EvaluationQuestion(BaseModel):
+class EvaluationQuestion(CaseModel):
     """A line of the file: a question, and the documents or passages that answer it."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, str_strip_whitespace=True
-    )
-
     question: str = Field(min_length=1)
-    documents: _Names = ()
-    passages: _Names = ()
+    documents: TextList = ()
+    passages: TextList = ()
     id: str = ""
     kb: str | None = None
-    filters: dict[str, JsonValue] = {}
+    filters: dict[str, JsonValue] = Field(default={})
     note: str = ""
 
     @model_validator(mode="after")
@@ -229,7 +218,7 @@ class _Evaluation:
         self._options = options
         self._filters = parse_filters(args.filter)
         self._names = _DocumentNames()
-        self._notes: dict[str, None] = {}
+        self._notes: Counter[str] = Counter()
 
     async def run(self, questions: Mapping[int, EvaluationQuestion]) -> list[_Outcome]:
         """Ask the questions, one after the other.
@@ -251,11 +240,17 @@ class _Evaluation:
     async def explain(self, outcomes: Sequence[_Outcome]) -> None:
         """Add the reasons to outcomes."""
         for each in outcomes:
-            each.reasons = [str(each.error)] if each.error else await self._reasons(each)
+            try:
+                each.reasons = [str(each.error)] if each.error else await self._reasons(each)
+            except LoomError as error:
+                each.reasons = [str(error)]
 
     def notes(self) -> list[str]:
         """Return what to know about the results, such as that vectors or documents are missing."""
-        return [*self._notes, *self._names.notes()]
+        of_answers = [
+            f"{note} ({count(number, 'question')})" for note, number in self._notes.most_common(_LISTED)
+        ]
+        return [*of_answers, *self._names.notes()]
 
     async def _sources(self, questions: Iterable[EvaluationQuestion]) -> list[str]:
         """Return the names of the knowledge bases that are asked."""
@@ -280,8 +275,7 @@ class _Evaluation:
         found = _results(question, result.passages)
         outcome.places, outcome.found = _places(expected, found), len(found)
         outcome.first = [each.title or display_uri(each.uri) for each in found[:_NAMED]]
-        if note := coverage_line(result.embedded, result.total):
-            self._notes = {note: None}
+        self._notes.update(filter(None, [coverage_line(result.embedded, result.total), *result.notes]))
         return outcome
 
     def _expected(self, question: EvaluationQuestion) -> list[_Expected]:

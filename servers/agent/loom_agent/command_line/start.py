@@ -1,0 +1,73 @@
+"""Start of a run as the options of a command say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from loom_agent.models import BudgetInput
+from loom_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from loom_agent.service import AgentService
+    from loom_core.runs.run import Run
+
+__all__ = ["start_run"]
+
+_SERVER_SECONDS = 15.0  # timeout for MCP servers to start before the first turn
+
+
+async def start_run(
+    service: AgentService,
+    args: argparse.Namespace,
+    goal: str,
+    *,
+    session: str = "",
+    profile: str = "",
+    output_schema: Mapping[str, Any] | None = None,
+) -> Run:
+    """Start a run.
+
+    Args:
+        service: the runs.
+        args: arguments of the command, with the limits and the profile.
+        goal: the goal.
+        session: the conversation to continue; empty for a new one.
+        profile: another profile than that of the command; empty for that.
+        output_schema: JSON Schema of the final answer; None for a text.
+
+    Raises:
+        InvalidInputError: a limit is invalid.
+        LoomError: see `AgentService.start`.
+    """
+    asked: dict[str, Any] = {
+        "iterations": args.iterations,
+        "tokens": args.tokens,
+        "cost": args.cost,
+        "tool_calls": args.calls,
+        "seconds": args.seconds,
+    }
+    return await service.start(
+        goal,
+        session_id=session,
+        profile=profile or args.profile,
+        allowed_tools=args.allow,
+        budget=_budget(asked),
+        output_schema=output_schema,
+        client="command line",
+        server_seconds=_SERVER_SECONDS,
+    )
+
+
+def _budget(asked: dict[str, Any]) -> BudgetInput:
+    from pydantic import ValidationError
+
+    try:
+        return BudgetInput.model_validate(asked)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)[0]
+        raise InvalidInputError(
+            f"--{found['loc'][0]}: {found['msg'].removeprefix('Input ')}.", advice="Give another number."
+        ) from None
