@@ -318,7 +318,8 @@ class _Evaluation:
                     " is divided between passages: then give a shorter part of it."
                 )
             else:
-                told = _describe(place) if place else f"not among the {outcome.found} results"
+                missing = f"not among the {outcome.found} results" if outcome.found else "nothing was found"
+                told = _describe(place) if place else missing
                 reasons.append(f"{_short(each.name)}: {told} ({others})")
         if low and outcome.first:
             reasons.append(f"found first: {'; '.join(map(_short, outcome.first))}")

@@ -94,7 +94,7 @@ def test_the_worst_questions_say_why(evaluate: Evaluate) -> None:
     told = out[out.index("Worst first") :]
     assert "line 1: Who built the first loom?\n    histroy.md is not in the knowledge base." in told
     assert "Did you mean history.md?" in told
-    assert "manual.md: not among the" in told
+    assert "manual.md: nothing was found (" in told
     assert "without filters: place 1" in told
     assert "handbook.md: " in told
     assert "words alone: " in told
