@@ -179,6 +179,12 @@ class Database:
         with self.read() as connection:
             return connection.execute(sql, parameters).fetchone()
 
+    def compact(self) -> None:
+        """Rewrite the file without its free pages, which may hold deleted rows, and empty its log. Blocks."""
+        with self.read() as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Close every idle connection; those in use close when they are returned."""
         with self._writing:

@@ -14,9 +14,10 @@ from loom_core.knowledge.maintenance.repair import repair as repair_record
 from loom_core.knowledge.rag.intake import DocumentIntake
 from loom_core.knowledge.rag.requests import RebuildRequest
 from loom_core.storage.ownership import holder_of
+from loom_core.storage.sqlite import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from loom_core.embedding.interface import EmbeddingProvider
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.worker import KnowledgeBaseWorker
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.store import Job, KnowledgeStore
+    from loom_core.knowledge.store import DocumentRow, Job, KnowledgeStore
     from loom_core.knowledge.store.changes import IndexName
 
 __all__ = ["KnowledgeBaseMaintenance"]
 
+_ERASING = "erasing"  # metadata of the store
 _POLL_SECONDS = 0.2
 _ROUNDS = 3  # some defects of an index show only once the store is repaired
 
@@ -111,6 +113,35 @@ class KnowledgeBaseMaintenance(DocumentIntake):
                     self.worker.problem, advice="It is rebuilt once the server answers; nothing is lost."
                 )
             await anyio.sleep(_POLL_SECONDS)  # another process builds them
+
+    async def erase(self, ids: Sequence[str] = ()) -> list[DocumentRow]:
+        """Remove documents, and leave nothing of their texts in the store's file and the indexes.
+
+        `remove` is fast, but what it frees in files is only overwritten later. This rewrites the file, unless
+        the store is in PostgreSQL, whose autovacuum does so, and the indexes. Jobs keep the addresses. An
+        erasure that was interrupted is `unfinished_erasure` until the next one.
+
+        Args:
+            ids: ids or URIs, as for `remove`.
+
+        Returns:
+            The removed documents; unknown ids are ignored.
+
+        Raises:
+            StoreUnavailableError: an index is in a server that cannot be asked.
+        """
+        await to_thread.run_sync(self.store.set, _ERASING, "1")
+        removed = await self.remove(ids)
+        await self.rebuild(("words", "vectors", "graph"))
+        if isinstance(self.store.database, Database):
+            await to_thread.run_sync(self.store.database.compact)
+        await to_thread.run_sync(self.store.set, _ERASING, "")
+        return removed
+
+    @property
+    def unfinished_erasure(self) -> bool:
+        """Whether an erasure was interrupted: `erase()` completes it. Blocks."""
+        return bool(self.store.get(_ERASING))
 
     async def rebuild_from_texts(
         self, *, progress: Callable[[], None] | None = None, confirm: bool = False

@@ -48,6 +48,7 @@ MetaName = Literal[
     "words_collection",
     "shards",
     "shard",
+    "erasing",
 ]
 """Metadata of the knowledge base in the store.
 
