@@ -23,6 +23,7 @@ from loom_agent.profiles.profile_config import (
     ModelOptions,
     ProfileConfig,
     SchedulerConfig,
+    UserMemoryConfig,
 )
 from loom_query.configuration.collection_config import CollectionSourceConfig
 from loom_query.configuration.mcp_config import McpConfig as McpSourceConfig
@@ -125,6 +126,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "budget": partial(_model, BudgetConfig),
         "approvals": partial(_model, ApprovalsConfig),
         "compaction": partial(_model, CompactionConfig),
+        "user_memory": partial(_model, UserMemoryConfig),
         "scheduler": partial(_model, SchedulerConfig),
     },
     "permissions.md": {"rule": partial(_model, PermissionRule)},

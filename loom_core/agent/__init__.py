@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from loom_core.agent.teams.router import Choice, Route, Router
     from loom_core.agent.teams.step import CompositionResult, StepError, StepEvent, StepResult
     from loom_core.agent.teams.workflow import Results, Workflow, WorkflowStep
+    from loom_core.agent.user_memory.memory import UserMemory
+    from loom_core.agent.user_memory.note import NewNote, Note
     from loom_core.runs.commands import Abort, ApprovalDecision, Command, InputResponse, Pause, Reply, Resume
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.host import RunHost
@@ -47,6 +49,8 @@ __all__ = [
     "LoopGuard",
     "Memory",
     "MultiAgentSystem",
+    "NewNote",
+    "Note",
     "Pause",
     "Pending",
     "PostgresPlace",
@@ -69,6 +73,7 @@ __all__ = [
     "StepEvent",
     "StepResult",
     "StreamEvent",
+    "UserMemory",
     "Veto",
     "Workflow",
     "WorkflowStep",

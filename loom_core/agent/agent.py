@@ -7,6 +7,7 @@ import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 import anyio
@@ -28,6 +29,8 @@ from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import AgentParts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
+from loom_core.agent.user_memory.recall import explain_memory
+from loom_core.agent.user_memory.tools import approve_remember, memory_tools
 from loom_core.blocking import run_blocking
 from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.parts import Instructions
+    from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.callbacks.interface import Callback
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
@@ -91,6 +95,8 @@ class Agent:
         knowledge: a custom retriever of these passages, with or without such a tool.
         memory: stores the conversations of sessions; by default that of `config.set_default_memory`, or one
             that lasts as long as the process.
+        user_memory: what the agent remembers about each user across sessions, see `UserMemory`; None for
+            nothing.
         journal: stores the runs; by default as long as the process.
         permissions: which calls are allowed; or the action for calls that may change something or reach
             outside: `allow`, `ask` (the default) or `deny`.
@@ -137,6 +143,7 @@ class Agent:
         knowledge_base: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider] | None = None,
         knowledge: ContextRetriever | None = None,
         memory: Memory | None = None,
+        user_memory: UserMemory | None = None,
         journal: Journal | None = None,
         permissions: Permissions | Literal["allow", "ask", "deny"] = "ask",
         approve: ApproveFunction | None = None,
@@ -166,6 +173,7 @@ class Agent:
             budget=budget,
             journal=journal,
             memory=memory,
+            user_memory=user_memory,
             knowledge=knowledge,
             approve=approve,
             loop_guard=loop_guard,
@@ -194,6 +202,10 @@ class Agent:
             search, passages = resolve_knowledge_base(knowledge_base)
             own.append(search)
             knowledge = knowledge or passages
+        instructions = [resolve_instructions(system_prompt)]
+        if user_memory is not None:
+            own += memory_tools(user_memory)
+            instructions.append(partial(explain_memory, user_memory))
         if toolbox is None:
             toolbox = Toolbox(own)
         elif own:
@@ -204,13 +216,14 @@ class Agent:
             toolbox=toolbox,
             pipeline=self._pipeline,
             memory=memory or standing.memory or InMemoryMemory(),
+            user_memory=user_memory,
             knowledge=knowledge,
             compactor=None
             if compaction is None
             else CompactorFactory(compaction, provider, reserve=options.get("max_tokens")).make,
             guard=loop_guard,
             hooks=validate_hooks(hooks),
-            system_prompt=(resolve_instructions(system_prompt),),
+            system_prompt=tuple(instructions),
             asking=HumanInputPolicy(
                 approve=approve, accepts_commands=wait_for_commands, seconds=approval_seconds
             ),
@@ -430,9 +443,12 @@ class Agent:
                 return run
 
     def _pipeline(self, run: Run) -> ToolPipeline:
+        permissions = self._permissions.for_run()
+        if self.parts.user_memory is not None:
+            approve_remember(self.parts.toolbox, permissions)
         return ToolPipeline(
             self.parts.toolbox,
-            permissions=self._permissions.for_run(),
+            permissions=permissions,
             scheduler=self.scheduler,
             priority=self._priority,
             output_tokens=self._output_tokens,

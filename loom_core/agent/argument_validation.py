@@ -7,6 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Literal, cast
 
 from loom_core.agent.hooks import Hooks
+from loom_core.agent.user_memory.memory import UserMemory
 from loom_core.callbacks.interface import Callback
 from loom_core.errors import ConfigError
 from loom_core.llm.factory import create_provider
@@ -189,6 +190,7 @@ def validate_parts(
     budget: object,
     journal: object,
     memory: object,
+    user_memory: object,
     knowledge: object,
     approve: ApproveFunction | None,
     loop_guard: object,
@@ -209,7 +211,10 @@ def validate_parts(
         )
     _expect("budget", budget, isinstance(budget, Budget), "`Budget(tokens=…)`")
     _expect("journal", journal, isinstance(journal, Journal), "`Journal(Path(…))`, or leave it out")
-    _expect("memory", memory, isinstance(memory, Memory), "`SQLiteMemory(…)`, or leave it out")
+    stores = "`SQLiteMemory(…)`, which stores conversations; what is remembered of users is `user_memory`"
+    _expect("memory", memory, isinstance(memory, Memory), stores)
+    remembers = "`UserMemory(…)`; a store of conversations is `memory`"
+    _expect("user_memory", user_memory, isinstance(user_memory, UserMemory), remembers)
     _expect(
         "knowledge",
         knowledge,

@@ -15,6 +15,7 @@ from loom_core.agent.notices import Notices
 from loom_core.agent.recorder import AgentRunRecorder
 from loom_core.agent.spending import BudgetError, find_exhausted_limit
 from loom_core.agent.tool_round import LoopStoppedError, ToolRound
+from loom_core.agent.user_memory.recall import recall_notes
 from loom_core.errors import LLMError, LoomError
 from loom_core.llm.interface import OutputSchema
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
@@ -103,6 +104,15 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             self._prequery = Prefetch(retriever, self._record, late=self._notices.late)
             self._prequery.start(group, self._record.run.request.goal, state.history[:-1])
 
+    async def _recall_notes(self) -> None:
+        """Put the notes about the user before the goal."""
+        state, memory = self._record.state, self._parts.user_memory
+        if memory is not None and not state.turns:
+            texts = [message.text for message in state.history]
+            found = await recall_notes(memory, self._record.run, texts)
+            if found.text or found.problem:
+                self._record.record_passages(found, late="")
+
     def _tool_round(self, people: HumanBroker) -> ToolRound:
         """Create the tool round, with the calls and approvals from before a resume."""
         state = self._record.state
@@ -124,6 +134,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
 
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
         self._start_prefetch(group)
+        await self._recall_notes()
         record = self._record
         state = record.state
         tools = self._tools = self._tool_round(people)
@@ -170,6 +181,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             self._prequery.stop()
         record = self._record
         await self._ending.save_conversation()
+        await self._ending.learn_notes()
         await record.commit()
         self._apply_commands()  # commands sent before the end must not be lost
         if record.paused or record.state.inbox or self._abort is not None:
@@ -291,6 +303,19 @@ class RunFinalizer:
         await self._parts.memory.replace(
             self._record.run.request.session_id, self._record.state.conversation()
         )
+
+    async def learn_notes(self) -> None:
+        """Extract notes about the user from what they wrote in the run; this time does not count for it."""
+        record, memory = self._record, self._parts.user_memory
+        if memory is None:
+            return
+        record.stopwatch.stop()
+        said = [record.run.request.goal, *record.state.replies]
+        usage = await memory.learn(record.run, said, self._parts.llm)
+        if usage is not None:
+            record.add_compaction_usage(usage)
+        if record.run.status == "working":
+            record.stopwatch.start()
 
     async def _abandon_calls(self) -> None:
         """Abandon the running calls: end the work that still goes on for them."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
+    from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.interface import LLMProvider
     from loom_core.runs.memory import Memory
@@ -36,6 +37,7 @@ class AgentParts:
         toolbox: the tools.
         pipeline: creates the tool pipeline of a run.
         memory: stores the conversations.
+        user_memory: notes about users across sessions; None for none.
         knowledge: retrieves passages before the model answers; None for no retrieval.
         compactor: creates the compactor of a run; None for no compaction.
         guard: creates the loop guard of a run; None for no guard.
@@ -49,6 +51,7 @@ class AgentParts:
     toolbox: Toolbox
     pipeline: Callable[[Run], ToolPipeline]
     memory: Memory
+    user_memory: UserMemory | None = None
     knowledge: ContextRetriever | None = None
     compactor: Callable[[], Awaitable[Compactor]] | None = None
     guard: Callable[[], LoopGuard] | None = None

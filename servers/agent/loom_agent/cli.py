@@ -51,6 +51,7 @@ class AgentServer(ServerProgram[Settings]):
         _running(commands)
         _evaluation(commands)
         _runs(commands)
+        _memory(commands)
         add_move_command(commands)
         tools = commands.add("tools", "list what an agent can call, or find tools by what they do")
         tools.add_argument("query", nargs="*", help="words, in English or Chinese; left out, all tools")
@@ -254,6 +255,23 @@ def _runs(commands: ServerCommands) -> None:
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one")
     events.add_argument("--follow", action="store_true", help="follow new events until the run ends")
     _journal(events, _KEPT)
+
+
+def _memory(commands: ServerCommands) -> None:
+    memory = commands.add("memory", "list, show, export or delete what agents remember about a user")
+    memory.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=["list", "show", "export", "forget", "clear", "users"],
+        help="what to do (default list); forget deletes notes for good, clear all of the user's",
+    )
+    memory.add_argument("ids", nargs="*", metavar="NOTE", help="with show and forget: ids of notes")
+    memory.add_argument(
+        "--user",
+        default="",
+        help="name of a token, or an id that `memory users` lists (default: the user of this machine)",
+    )
 
 
 def _file(settings: Settings) -> AgentFile:

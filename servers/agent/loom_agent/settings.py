@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from loom_core.runs.journal import PostgresPlace
 
-__all__ = ["Settings"]
+__all__ = ["LOCAL_USER", "Settings"]
+
+LOCAL_USER = "local"
+"""The user of this machine, over stdio and at the command line, in the notes about users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class Settings:
         if self.journal_file is not None:
             return self.journal_file
         return journal_place(self.database, name="agent", file=self.home / "agent" / "runs.db")
+
+    @property
+    def user_memory(self) -> Path:
+        """The folder with the notes about users."""
+        return self.home / "agent" / "memory"
 
     @property
     def audit(self) -> Path:

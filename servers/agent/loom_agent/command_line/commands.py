@@ -1,4 +1,4 @@
-"""The commands of the command line, except serving: run, chat, eval, runs, move, events, tools, schema."""
+"""The commands but those for serving: run, chat, eval, runs, memory, move, events, tools, schema."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
 
         out_json(json_schema())
         return 0
+    if args.command == "memory":
+        from loom_agent.command_line.memory import run_memory_command
+
+        return run_memory_command(args, settings)
     if args.command == "move":
         target = replace(settings, database=move_target(args.to)).journal
         return move_journal(settings.journal, target, as_json=args.json)

@@ -105,6 +105,8 @@ def _tools(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
 def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
     """Check for rules about unknown tools, which have no effect. Tools of MCP servers are not checked."""
     from loom_agent.profiles.demonstration import SEARCH, demonstration_tools
+    from loom_core.agent.user_memory.memory import UserMemory
+    from loom_core.agent.user_memory.tools import memory_tools
     from loom_core.tools.builtin.config import (
         BuiltinToolsConfig,
         FileToolsConfig,
@@ -119,7 +121,8 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
         http=HttpToolsConfig(write=True),
         shell=ShellToolConfig(root=here, enabled=True),
     )
-    names = {SEARCH, *(tool.name for tool in (*builtin_tools(every), *demonstration_tools()))}
+    of_users = memory_tools(UserMemory(settings.user_memory))
+    names = {SEARCH, *(tool.name for tool in (*builtin_tools(every), *demonstration_tools(), *of_users))}
     unknown = [
         rule.tool for rule in profile.permissions if _PLAIN.fullmatch(rule.tool) and rule.tool not in names
     ]

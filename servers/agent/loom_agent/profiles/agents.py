@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 from anyio import to_thread
 
-from loom_agent.profiles.local_knowledge import LocalKnowledge
+from loom_agent.profiles.local_knowledge import LocalKnowledge, require_search
 from loom_agent.profiles.model_choice import choose_model, create_model, is_demonstration
+from loom_agent.settings import LOCAL_USER
 from loom_core.errors import ConfigError, NotFoundError
 from loom_core.mcp_client.remote_tools import RemoteTools
 
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_agent.profiles.agent_file import AgentFile
-    from loom_agent.profiles.profile_config import CompactionConfig, ProfileConfig, SchedulerConfig
+    from loom_agent.profiles.profile_config import (
+        CompactionConfig,
+        ProfileConfig,
+        SchedulerConfig,
+        UserMemoryConfig,
+    )
     from loom_agent.settings import Settings
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
+    from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.knowledge.sources.federation.federation import Federation
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.interface import ChatOptions, LLMProvider
@@ -138,6 +145,7 @@ class Agents:
         from loom_core.knowledge.sources.context_retriever import ContextRetriever
         from loom_core.tools.toolbox import Toolbox
 
+        user_memory = await to_thread.run_sync(self._user_memory, profile.user_memory)
         knowledge = await self.knowledge.sources(profile.knowledge)
         servers = await self.mcp.start_servers(profile.mcp.servers)
         tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge)]
@@ -154,6 +162,7 @@ class Agents:
             toolbox=toolbox,
             knowledge=None if knowledge is None else ContextRetriever(knowledge),
             memory=self._memory(profile.memory),
+            user_memory=user_memory,
             journal=self._journal,
             permissions=permissions,
             wait_for_commands=True,
@@ -166,7 +175,7 @@ class Agents:
             audit=audit,
             options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),
         )
-        return ProfileAgent(agent, profile, toolbox, permissions, model, servers)
+        return ProfileAgent(agent, profile, agent.parts.toolbox, permissions, model, servers)
 
     def _own_tools(self, profile: ProfileConfig) -> list[Tool]:
         from loom_core.tools.builtin.config import FileToolsConfig, builtin_tools
@@ -201,6 +210,25 @@ class Agents:
 
             self._shared = config.scheduler(), AuditLog(self._settings.audit, server="loom-agent-server")
         return self._shared
+
+    def _user_memory(self, config: UserMemoryConfig) -> UserMemory | None:
+        """Return the notes about users, as far as a profile has them. Blocks, as it may ask the keyring."""
+        if not config.enabled:
+            return None
+        require_search()
+        if self._settings.database:
+            raise ConfigError(
+                "`user_memory` cannot be used with --database: the notes would stay on one of the machines.",
+                advice="Leave out one of them.",
+            )
+        from loom_core.agent.user_memory.memory import UserMemory
+
+        return UserMemory(
+            self._settings.user_memory,
+            default_user="" if self._settings.over_http else LOCAL_USER,
+            extraction=config.extraction,
+            llm=None if config.model is None else create_model(config.model),
+        )
 
     def _memory(self, kind: str) -> Memory:
         if kind not in self._memories:

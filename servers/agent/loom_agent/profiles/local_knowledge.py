@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.federation.federation import Federation
     from loom_core.knowledge.sources.library import Library
 
-__all__ = ["LocalKnowledge", "can_search", "how_to_search"]
+__all__ = ["LocalKnowledge", "can_search", "how_to_search", "require_search"]
 
 _NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
 _PROGRAM = "loom-agent-server"
@@ -38,6 +38,18 @@ def can_search() -> bool:
 def how_to_search() -> str:
     """Return how to install the packages for searching, in one sentence."""
     return how_to_install(f"{_PROGRAM}[kb]")
+
+
+def require_search() -> None:
+    """Check that these packages are installed, for notes about users, which are in knowledge bases.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if not can_search():
+        raise ConfigError(
+            "Notes about users cannot be read: packages are not installed.", advice=how_to_search()
+        )
 
 
 class LocalKnowledge:

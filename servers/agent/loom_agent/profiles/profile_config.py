@@ -27,6 +27,7 @@ __all__ = [
     "OnOff",
     "ProfileConfig",
     "SchedulerConfig",
+    "UserMemoryConfig",
 ]
 
 EVERYTHING = "all"
@@ -142,6 +143,25 @@ class CompactionConfig(_Section):
     target: float = Field(default=0.50, gt=0, lt=1, description="Context usage after a compaction.")
 
 
+class UserMemoryConfig(_Section):
+    """Notes about users, which outlive sessions. Needs the extra `kb`, and no `--database`."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Whether notes are kept and shown to the model. The user is the token, or over stdio and "
+        "at the command line the user of this machine; over HTTP without tokens there is no memory.",
+    )
+    extraction: Literal["rules", "model", "off"] = Field(
+        default="rules",
+        description="How notes are found in the user's words after a run: by rules, without cost; by one "
+        "request to a model, whose cost counts for the run; or not at all.",
+    )
+    model: ProviderConfigInput | None = Field(
+        default=None,
+        description="The model of `extraction`, possibly a cheap one; by default the profile's.",
+    )
+
+
 class ProfileConfig(_Section):
     """Profile: the configuration of the agent for runs that name it."""
 
@@ -184,6 +204,7 @@ class ProfileConfig(_Section):
         description="Memory for the conversations of sessions: `sqlite` in the journal file, `in_memory` as "
         "long as the process, or the name of a plugin.",
     )
+    user_memory: UserMemoryConfig = UserMemoryConfig()
 
     def select(self, names: Literal["all"] | Sequence[str], there: Sequence[str]) -> list[str]:
         """Return the available names that a list, or `all`, selects."""
