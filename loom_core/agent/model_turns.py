@@ -20,6 +20,7 @@ from loom_core.errors import ConfigError, LLMError, StoreError
 from loom_core.llm.interface import ChatOptions, ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.messages import SystemMessage
 from loom_core.llm.structured import read_value
+from loom_core.net.retry import Backoff
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
@@ -210,7 +211,7 @@ class DeltaBuffer:
 
 
 _ATTEMPTS = 3  # for an answer that breaks off; the provider itself retries failures before the first piece
-_WAIT = 0.5  # seconds before the second attempt, doubled for each further one (exponential backoff)
+_BACKOFF = Backoff()
 
 
 class StreamedRequest:
@@ -240,7 +241,7 @@ class StreamedRequest:
             except LLMError as error:
                 if error.failure != "interrupted" or attempt == _ATTEMPTS:
                     raise
-                wait = _WAIT * 2 ** (attempt - 1)
+                wait = _BACKOFF.pause(attempt)
                 attempt += 1
                 self._record.record_retry(error, attempt=attempt, wait=wait)
                 await anyio.sleep(wait)

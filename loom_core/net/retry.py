@@ -1,4 +1,4 @@
-"""Retry policy for requests to models: exponential backoff with jitter after transient failures."""
+"""Exponential backoff with jitter, the retry policy for requests to models, and the `Retry-After` header."""
 
 from __future__ import annotations
 
@@ -17,38 +17,53 @@ from loom_core.errors import LLMError, ModelError, capitalise
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["RetryPolicy", "retry_after"]
+__all__ = ["Backoff", "RetryPolicy", "retry_after"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """Retry policy: attempts, backoff and deadline of a request.
+class Backoff:
+    """Exponential backoff with jitter.
 
     The n-th wait is between half and all of `base * 2**(n-1)` seconds, `cap` at most. The random half keeps
     clients that failed together from coming back together. The fixed half is there because attempts are few:
-    they must not be used up in the short time in which the vendor is at capacity. A delay that the vendor
-    asks for is added.
+    they must not be used up in the short time in which a service is at capacity.
 
     Attributes:
-        attempts: maximum number of attempts.
         base: seconds; the longest first wait.
         cap: seconds; the longest wait of our own choice.
-        longest_wait: seconds; if the vendor asks for a longer wait, the error is raised at once.
-        deadline: seconds for everything together: attempts, waits, and what an attempt waits for.
-        sleep: how to wait.
         random: a number in [0, 1).
     """
 
-    attempts: int = 4
     base: float = 0.5
     cap: float = 30.0
+    random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
+
+    def pause(self, number: int) -> float:
+        """Return the seconds to wait after the `number`-th attempt in a row has failed."""
+        ceiling = min(self.cap, self.base * 2 ** min(number - 1, 30))
+        return ceiling * (0.5 + 0.5 * self.random())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy(Backoff):
+    """Retry policy: attempts, backoff and deadline of a request.
+
+    A delay that the vendor asks for is added to that of the backoff.
+
+    Attributes:
+        attempts: maximum number of attempts.
+        longest_wait: seconds; if the vendor asks for a longer wait, the error is raised at once.
+        deadline: seconds for everything together: attempts, waits, and what an attempt waits for.
+        sleep: how to wait.
+    """
+
+    attempts: int = 4
     longest_wait: float = 60.0
     deadline: float = 300.0
     sleep: Callable[[float], Awaitable[None]] = field(default=anyio.sleep, repr=False, compare=False)
-    random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -100,10 +115,6 @@ class RetryPolicy:
             failure="timeout",
             provider=provider,
         ) from last
-
-    def pause(self, number: int) -> float:
-        """Return the backoff in seconds after the `number`-th attempt."""
-        return min(self.cap, self.base * 2 ** (number - 1)) * (0.5 + 0.5 * self.random())
 
     def _wait_after(self, error: ModelError, *, number: int, left: float) -> float:
         """Return the seconds to wait after the `number`-th attempt, with `left` to go; or raise the error."""

@@ -13,7 +13,7 @@ from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.connections.client_features import ActiveCall, CallClock, ClientFeatures
 from loom_core.mcp_client.connections.depth import Lineage
 from loom_core.mcp_client.connections.errors import Fault, FaultError
-from loom_core.mcp_client.connections.lifecycle import Backoff
+from loom_core.mcp_client.connections.lifecycle import ReconnectPolicy
 from loom_core.mcp_client.connections.supervisor import Change, ConnectionSupervisor, State
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.metrics import process_metrics
@@ -61,7 +61,7 @@ class ServerConnection:
         on_change: Callable[[Change], None] | None = None,
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None = None,
         lineage: Lineage | None = None,
-        backoff: Backoff | None = None,
+        backoff: ReconnectPolicy | None = None,
     ) -> None:
         """Prepare a connection; nothing happens before `run`.
 
@@ -83,7 +83,7 @@ class ServerConnection:
             on_change=on_change or (lambda _change: None),
             auth=auth,
             lineage=self._lineage,
-            backoff=backoff or Backoff(),
+            backoff=backoff or ReconnectPolicy(),
         )
         _connections.add(self)
 

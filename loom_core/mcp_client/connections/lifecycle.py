@@ -1,11 +1,10 @@
-"""Connection lifecycle: one connection to a server from start to loss, its facts, and the backoff."""
+"""Connection lifecycle: one connection to a server from start to loss, its facts, and reconnecting."""
 
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +17,7 @@ from loom_core.mcp_client.connections.http_transport import HttpTransport
 from loom_core.mcp_client.connections.process import ChildProcess
 from loom_core.mcp_client.connections.sanitization import plain, plain_line
 from loom_core.mcp_client.connections.stdio_transport import StdioTransport
+from loom_core.net.retry import Backoff
 from loom_core.tools.environment import child_environment
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.connections.client_features import ClientFeatures
     from loom_core.mcp_client.connections.depth import Lineage
 
-__all__ = ["Backoff", "Mode", "OpenConnection", "ServerFacts"]
+__all__ = ["Mode", "OpenConnection", "ReconnectPolicy", "ServerFacts"]
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class OpenConnection:
                 except SubscriptionLost:
                     pass
             failures += 1
-            await anyio.sleep(backoff.wait_after(failures))
+            await anyio.sleep(backoff.pause(failures))
 
     async def fault_of(self, error: BaseException) -> Fault:
         """Convert an error of the SDK to a `Fault`."""
@@ -312,29 +312,20 @@ async def _skip_validation(name: str, result: CallToolResult) -> None:
     """See `OpenConnection.leave_results_unchecked`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Backoff policy for reconnecting to a lost server.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconnectPolicy(Backoff):
+    """Policy for reconnecting to a lost server.
 
     Attributes:
         attempts: consecutive failures after which it is given up until a caller asks for it.
-        first: seconds to wait at most after the first failure; each further failure doubles them.
-        cap: seconds to wait at most.
         settled: a connection that lasts for these seconds resets the failure count; without this, a server
             that dies soon after each start would be restarted for ever.
-        random: a number in [0, 1).
     """
 
-    attempts: int = 4
-    first: float = 0.25
+    base: float = 0.25
     cap: float = 10.0
+    attempts: int = 4
     settled: float = 10.0
-    random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
-
-    def wait_after(self, failures: int) -> float:
-        """Return the seconds to wait after a number of consecutive failures; half of it is jitter."""
-        ceiling = min(self.cap, self.first * 2 ** min(failures - 1, 30))
-        return ceiling * (0.5 + 0.5 * self.random())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.connections.client_features import ClientFeatures
     from loom_core.mcp_client.connections.depth import Lineage
-    from loom_core.mcp_client.connections.lifecycle import Backoff, Mode, OpenConnection, ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import Mode, OpenConnection, ReconnectPolicy, ServerFacts
 
 __all__ = ["Change", "ConnectionSupervisor", "State"]
 
@@ -57,7 +57,7 @@ class ConnectionSupervisor:
         on_change: Callable[[Change], None],
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None,
         lineage: Lineage,
-        backoff: Backoff,
+        backoff: ReconnectPolicy,
     ) -> None:
         """Prepare a supervisor; see `ServerConnection`."""
         self.state: State = "configured"
@@ -115,7 +115,7 @@ class ConnectionSupervisor:
                     await self._give_up(fault)
                 else:
                     self._set_state("degraded", fault)
-                    await self._pause(self._backoff.wait_after(failures - 1) if failures > 1 else 0.0)
+                    await self._pause(self._backoff.pause(failures - 1) if failures > 1 else 0.0)
         finally:
             self._running = False
             self._set_state("closed", _CLOSED)

@@ -15,7 +15,7 @@ import pytest
 
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.connections.connection import ServerConnection
-from loom_core.mcp_client.connections.lifecycle import Backoff
+from loom_core.mcp_client.connections.lifecycle import ReconnectPolicy
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.fixtures.authorization import Authorization, Person
 from tests.fixtures.fork_server import starts_quickly
@@ -113,7 +113,7 @@ def connected() -> Callable[..., AbstractAsyncContextManager[ServerConnection]]:
 
     @asynccontextmanager
     async def connect(config: ServerConfig, **options: Any) -> AsyncGenerator[ServerConnection]:
-        options.setdefault("backoff", Backoff(first=0.0))
+        options.setdefault("backoff", ReconnectPolicy(base=0.0))
         connection = ServerConnection(config, **options)
         async with anyio.create_task_group() as tasks:
             await tasks.start(connection.run)

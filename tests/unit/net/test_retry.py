@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from loom_core.errors import EmbeddingError, InvalidInputError, LLMError, ModelError
-from loom_core.net.retry import RetryPolicy, retry_after
+from loom_core.net.retry import Backoff, RetryPolicy, retry_after
 
 
 class _Vendor:
@@ -40,6 +40,13 @@ def _policy(
 
 def _busy(retry_after: float | None = None) -> LLMError:
     return LLMError("DeepSeek has no room.", failure="overloaded", status=503, retry_after=retry_after)
+
+
+def test_waits_grow_to_a_limit_and_half_of_each_is_chance():
+    most = Backoff(base=0.5, cap=3.0, random=lambda: 1.0)
+    assert [most.pause(failures) for failures in (1, 2, 3, 4, 10_000)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    least = Backoff(base=0.5, cap=3.0, random=lambda: 0.0)
+    assert [least.pause(failures) for failures in (1, 4)] == [0.25, 1.5]
 
 
 async def test_what_succeeds_is_asked_once():

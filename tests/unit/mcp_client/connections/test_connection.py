@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from loom_core.errors import ServerError
 from loom_core.mcp_client.connections.connection import ServerConnection
-from loom_core.mcp_client.connections.lifecycle import Backoff
+from loom_core.mcp_client.connections.lifecycle import ReconnectPolicy
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.log_fields import current_fields, logging_with
 from loom_core.observability.metrics import process_metrics
@@ -251,7 +251,7 @@ async def test_a_server_that_does_not_come_back_is_given_up_and_tried_again_on_d
     source = await anyio.Path(raw().args[1]).read_text(encoding="utf-8")
     script.write_text(source, encoding="utf-8")
     entry = raw().model_copy(update={"args": ("-S", str(script))})
-    backoff = Backoff(attempts=2, first=0.0)
+    backoff = ReconnectPolicy(attempts=2, base=0.0)
     async with connected(entry, backoff=backoff) as connection:
         await connection.ready(20)
         script.unlink()

@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.errors import LoomError, ServerError
 from loom_core.mcp_client.configuration.server_config import ServerConfig
-from loom_core.mcp_client.connections.lifecycle import Backoff
+from loom_core.mcp_client.connections.lifecycle import ReconnectPolicy
 from tests.unit.mcp_client.asking_server import asking_server
 
 
@@ -284,7 +284,7 @@ async def test_a_server_that_is_restarted_is_connected_to_again_and_the_call_is_
 
 async def test_a_server_that_has_gone_is_given_up_and_found_again_on_demand(connected, serving, port):
     url = f"http://127.0.0.1:{port}/mcp"
-    async with connected(entry(url), backoff=Backoff(attempts=2, first=0.0)) as connection:
+    async with connected(entry(url), backoff=ReconnectPolicy(attempts=2, base=0.0)) as connection:
         for _ in range(2):
             async with serving(asking_server(), port=port):
                 assert said(await connection.call_tool("work", {"steps": 1})) == "done"
