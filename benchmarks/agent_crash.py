@@ -3,10 +3,10 @@
     python benchmarks/agent_crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER] [--database URL]
 
 Processes that share one journal drive scripted runs of several turns, with calls side by side and one after
-the other, an agent as a tool, conversations that are shortened, and sessions that go on; another process
-begins the runs, approves, changes and refuses calls, pauses, aborts, resumes (`agent_crash_actor.py`). One of
-them gets SIGKILL at a random moment and is started again. What the tools do is counted here, outside of the
-processes that are killed.
+the other, some of which fail and are retried, an agent as a tool, conversations that are shortened, and
+sessions that go on; another process begins the runs, approves, changes and refuses calls, pauses, aborts,
+resumes (`agent_crash_actor.py`). One of them gets SIGKILL at a random moment and is started again. What the
+tools do is counted here, outside of the processes that are killed.
 
 At last all runs are let come to their end, and each is compared with what was counted: no call that must not
 be made twice was, unless a person said so of one of which no one knew; nothing has a result that was not
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 sys.path.append(str(Path(__file__).parents[1]))  # for the fake vendors of the tests
 
 _ACTOR = Path(__file__).with_name("agent_crash_actor.py")
-_REPEATABLE = frozenset({"read", "put"})
+_REPEATABLE = frozenset({"read", "fetch", "put"})
 _VENDORS = ("openai", "anthropic")
 
 
@@ -90,6 +90,7 @@ class _Calls:
         self.asked = Counter[str]()
         self.decided: dict[str, str] = {}
         self.again = Counter[str]()
+        self.attempts: dict[str, list[int]] = {}
 
     def see(self, event: StreamEvent) -> None:
         """Take in an event."""
@@ -100,6 +101,8 @@ class _Calls:
                 self.tools |= {call["call_id"]: call["tool"] for call in payload["calls"]}
             case "tool_start":
                 self.starts[id_] += 1
+            case "tool_retry":
+                self.attempts.setdefault(id_, []).append(payload["attempt"])
             case "tool_result":
                 self.results.setdefault(id_, []).append(payload["status"])
             case "approval_required":
@@ -115,6 +118,7 @@ class _Calls:
     def compared(self, id_: str, done: Sequence[str]) -> list[str]:
         """Return the faults of a call whose effects are `done`."""
         decided, results = self.decided.get(id_), self.results.get(id_)
+        attempts = self.attempts.get(id_, [])
         once = self.tools[id_] not in _REPEATABLE
         if self.tools[id_] == "help":  # what is done for it is done in a run of its own
             return [] if results is not None and len(results) == 1 else [f"results {results}"]
@@ -124,6 +128,7 @@ class _Calls:
             f"done {len(done)} times, approved again {self.again[id_]} times": (
                 once and len(done) > 1 + self.again[id_]
             ),
+            f"was tried as number {attempts}": attempts != [2, 3][: len(attempts)],
             "has a result, and was not done": results == ["success"] and not done,
             "done without approval": (
                 self.tools[id_] == "sign" and bool(done) and decided not in {"approve", "edit"}
@@ -190,6 +195,7 @@ class Findings:
             self.counts["calls"] += 1
             if calls.starts[id_]:
                 self.counts["made again" if calls.starts[id_] > 1 else "made once"] += 1
+            self.counts["retries"] += len(calls.attempts.get(id_, []))
             done = self._done.get((run.id, id_), [])
             self.wrong += [f"{where}, {name} {id_}: {wrong}" for wrong in calls.compared(id_, done)]
         strange = {call for run_id, call in self._done if run_id == run.id} - calls.tools.keys()

@@ -35,14 +35,17 @@ from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
 from loom_core.runs.run import Pending, Run, RunRequest
+from loom_core.tools.execution.retries import ToolRetries
 from loom_core.tools.function_tool import tool
-from loom_core.tools.interface import CallContext
+from loom_core.tools.interface import CallContext, ToolFailure, ToolOutput
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.permission.rule import PermissionRule
 
 _GOAL = "任务 {number}：把该读的读完，该寄的寄出，该付的付清，该签的签好。"
 _STEP = "任务 {task} 第 {step} 步"
-_TOOLS = ("read", "read", "put", "send", "send", "pay", "pay", "sign")
+_TOOLS = ("read", "fetch", "put", "send", "post", "pay", "pay", "sign")
+_FAILING = 0.4  # share of the attempts of `fetch` and `post`
+_RETRIES = ToolRetries(base=0.3)  # long enough for some processes to be killed meanwhile
 _WINDOW = 4000  # tokens, so that a run of many steps is shortened
 _FIRST_HELP = 1_000_000  # tasks from here on are those of the agent that is a tool
 _LOOK_SECONDS = 0.3
@@ -57,6 +60,8 @@ class World:
             tool(self._read, name="read", read_only=True, open_world=False),
             tool(self._put, name="put", idempotent=True, concurrency_safe=True),
             tool(self._send, name="send", concurrency_safe=True),
+            tool(self._fetch, name="fetch", read_only=True, open_world=False),
+            tool(self._post, name="post", concurrency_safe=True),
             tool(self._pay, name="pay"),
             tool(self._sign, name="sign"),
         ]
@@ -72,6 +77,20 @@ class World:
     async def _send(self, what: str, context: CallContext) -> str:
         """Send: once, side by side."""
         return await self._done("send", what, context)
+
+    async def _fetch(self, what: str, context: CallContext) -> str:
+        """Fetch: may be done again, and its answer may get lost."""
+        fetched = await self._done("fetch", what, context)
+        if random.random() < _FAILING:
+            raise TimeoutError
+        return fetched
+
+    async def _post(self, what: str, context: CallContext) -> ToolOutput:
+        """Post: once; it may be refused before anything is done."""
+        if random.random() < _FAILING:
+            failure = ToolFailure("unavailable", nothing_done=True)
+            return ToolOutput("The office is closed.", is_error=True, failure=failure)
+        return ToolOutput(await self._done("post", what, context))
 
     async def _pay(self, what: str, context: CallContext) -> str:
         """Pay: once, one after the other."""
@@ -133,6 +152,7 @@ async def drive(path: Path, address: str) -> None:
         memory=memory,
         permissions=Permissions(rules),
         compaction=None,
+        tool_retries=_RETRIES,
         name="helper",
         description="Does a task.",
     )
@@ -143,6 +163,7 @@ async def drive(path: Path, address: str) -> None:
         memory=memory,
         permissions=Permissions(rules),
         wait_for_commands=True,
+        tool_retries=_RETRIES,
         compaction=Compaction(llm=MockProvider(summary, delay=0.02), window=_WINDOW),
     )
     async with agent, RunHost(journal, {agent.name: agent}, look_seconds=_LOOK_SECONDS):

@@ -224,6 +224,8 @@ class ServerError(LoomError):
         failure: why.
         code: code of the JSON-RPC error that it answered with, or None.
         status: the HTTP status, or None where there was none.
+        retry_after: seconds that the server asks to wait, or None if it does not ask.
+        not_run: whether it is certain that the server did not execute the request.
     """
 
     def __init__(
@@ -235,12 +237,16 @@ class ServerError(LoomError):
         advice: str = "",
         code: int | None = None,
         status: int | None = None,
+        retry_after: float | None = None,
+        not_run: bool = False,
     ) -> None:
         super().__init__(message, advice=advice)
         self.server = server
         self.failure: ServerFailure = failure
         self.code = code
         self.status = status
+        self.retry_after = retry_after
+        self.not_run = not_run
 
 
 class StoreError(LoomError):

@@ -23,6 +23,7 @@ from loom_agent.profiles.profile_config import (
     ModelOptions,
     ProfileConfig,
     SchedulerConfig,
+    ToolRetriesConfig,
     UserMemoryConfig,
 )
 from loom_query.configuration.collection_config import CollectionSourceConfig
@@ -124,6 +125,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "tools": partial(_model, BuiltinToolsConfig),
         "permissions": partial(_model, PermissionRule),
         "budget": partial(_model, BudgetConfig),
+        "tool_retries": partial(_model, ToolRetriesConfig),
         "approvals": partial(_model, ApprovalsConfig),
         "compaction": partial(_model, CompactionConfig),
         "user_memory": partial(_model, UserMemoryConfig),

@@ -18,6 +18,7 @@ from loom_core.agent.argument_validation import (
     resolve_knowledge_base,
     resolve_model,
     resolve_permissions,
+    resolve_retries,
     resolve_tools,
     validate_callbacks,
     validate_hooks,
@@ -43,6 +44,7 @@ from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.runs.run import Budget, Run, RunRequest, caller_name
 from loom_core.tools.execution.pipeline import ToolPipeline
+from loom_core.tools.execution.retries import ToolRetries
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import Tool
 from loom_core.tools.permission.permissions import Permissions
@@ -117,6 +119,8 @@ class Agent:
         priority: if calls have to wait for a slot, those of agents with a higher priority go first.
         audit: the audit log for every decision about a call.
         output_tokens: approximate limit of a tool's output that the model sees.
+        tool_retries: how often a call is retried that failed for a reason that passes, see `ToolRetries`; or
+            the number of retries, 0 for none.
         options: options for every request to the model, such as `temperature` or `effort`. By default,
             answers may be as long as the vendor allows.
 
@@ -161,6 +165,7 @@ class Agent:
         priority: int = 0,
         audit: AuditLog | None = None,
         output_tokens: int = 6000,
+        tool_retries: ToolRetries | int = ToolRetries(),  # noqa: B008 - frozen
         options: ChatOptions | None = None,
     ) -> None:
         standing = defaults()
@@ -217,6 +222,7 @@ class Agent:
             pipeline=self._pipeline,
             memory=memory or standing.memory or InMemoryMemory(),
             user_memory=user_memory,
+            retries=resolve_retries(tool_retries),
             knowledge=knowledge,
             compactor=None
             if compaction is None

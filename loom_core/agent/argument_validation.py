@@ -16,6 +16,7 @@ from loom_core.runs.journal import Journal
 from loom_core.runs.memory import Memory
 from loom_core.runs.run import Budget
 from loom_core.tools.auditing.audit import AuditLog
+from loom_core.tools.execution.retries import ToolRetries
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import Tool
@@ -34,6 +35,7 @@ __all__ = [
     "resolve_knowledge_base",
     "resolve_model",
     "resolve_permissions",
+    "resolve_retries",
     "resolve_tools",
     "validate_callbacks",
     "validate_hooks",
@@ -182,6 +184,23 @@ def resolve_permissions(permissions: Permissions | Literal["allow", "ask", "deny
             advice="Give `allow`, `ask` or `deny`; rules go into `Permissions([…])`.",
         )
     return Permissions(otherwise=given)
+
+
+def resolve_retries(retries: ToolRetries | int) -> ToolRetries:
+    """Return the retry policy for tool calls, from a policy or a number of retries.
+
+    Raises:
+        ConfigError: it is neither.
+        InvalidInputError: the number is negative.
+    """
+    given: object = retries
+    if isinstance(given, ToolRetries):
+        return given
+    if type(given) is not int:
+        raise ConfigError(
+            f"`tool_retries` cannot be {given!r}.", advice="Give `ToolRetries(…)`, or the number of retries."
+        )
+    return ToolRetries(retries=given)
 
 
 def validate_parts(

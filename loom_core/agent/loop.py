@@ -129,6 +129,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             guard=guard,
             hooks=self._parts.hooks,
             notices=self._notices,
+            retries=self._parts.retries,
             gate=self._wait_while_paused,
         )
 
@@ -334,7 +335,7 @@ class RunFinalizer:
             self._record.record_call_end(self._close_call(call, reason))
 
     def _close_call(self, call: OpenCall, reason: str) -> CallResult:
-        template = self._notices.stopped if call.started else self._notices.not_run
+        template = self._notices.stopped if call.running else self._notices.not_run
         output = ToolOutput(template.format(reason=reason).strip(), is_error=True)
         return CallResult(
             call_id=call.part.id,

@@ -30,9 +30,11 @@ class Notices:
         refused: a person denied a call.
         reason: the reason for the denial.
         no_approver: no person can be asked.
+        instead: tools that only read, inside `no_approver`.
         approval_timed_out: no one answered before the deadline.
         vetoed: a hook vetoed a call.
         no_calls_left: the budget of calls is exhausted.
+        no_retries_left: a tool has asked for other arguments too often in a row.
         edited: a person changed the arguments.
         aborted: why there is no answer.
         aborted_by: who aborted the run, inside `aborted`.
@@ -73,15 +75,21 @@ class Notices:
     reason: str = " They say: {text}"
     no_approver: str = (
         "The call was not made: a person would have to approve it ({why}), and no one can be asked here. "
-        "Continue without it, or say what you would need it for."
+        "Continue without it{instead}, or say what you would need it for. The operator can permit it by a "
+        "rule in `permissions`.{how}"
     )
+    instead: str = ", with a tool that only reads ({tools})"
     approval_timed_out: str = (
         "The call was not made: no one approved it in time. Continue without it, or say what you would "
-        "need it for."
+        "need it for. The operator can permit it by a rule in `permissions`."
     )
     vetoed: str = "The call was not made: {reason}"
     no_calls_left: str = (
         "The call was not made: this run has used all of its {most} tool calls. Answer with what you have."
+    )
+    no_retries_left: str = (
+        "The call was not made: `{tool}` has refused its arguments several times in a row, and is not called "
+        "any more. Take another way, or tell the user what you could not do and what you would need to know."
     )
     edited: str = "(A person changed the arguments before the call was made. It was made with: {arguments})"
     aborted: str = "The run was aborted{by}{reason}"
@@ -132,10 +140,21 @@ _CHINESE = Notices(
     unknown="不知道该调用是否已完成：程序在其执行期间退出，且没有人要求重新执行。在依赖其结果之前，请先查明实际情况。",
     refused="有人拒绝了该调用，因此没有执行。{reason}请不要换一种方式重试：跳过它继续，或说明你需要它做什么。",
     reason="理由：{text} ",
-    no_approver="该调用没有执行：需要有人批准（{why}），而这里没有人可以询问。请跳过它继续，或说明你需要它做什么。",
-    approval_timed_out="该调用没有执行：没有人及时批准。请跳过它继续，或说明你需要它做什么。",
+    no_approver=(
+        "该调用没有执行：需要有人批准（{why}），而这里没有人可以询问。请跳过它继续{instead}，或说明你需要它做什么。"
+        "管理员可以在 `permissions` 中用规则允许它。{how}"
+    ),
+    instead="（可改用只读工具 {tools}）",
+    approval_timed_out=(
+        "该调用没有执行：没有人及时批准。请跳过它继续，或说明你需要它做什么。"
+        "管理员可以在 `permissions` 中用规则允许它。"
+    ),
     vetoed="该调用没有执行：{reason}",
     no_calls_left="该调用没有执行：本次运行允许的 {most} 次工具调用已用完。请用已有的信息回答。",
+    no_retries_left=(
+        "该调用没有执行：`{tool}` 已连续多次拒绝所给的参数，不再调用。"
+        "请换一种方式，或告诉用户你没能做到什么、还需要知道什么。"
+    ),
     edited="（执行之前有人修改了参数。实际参数为：{arguments}）",
     aborted="该运行已中止{by}{reason}",
     aborted_by="（操作者：{by}）",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from loom_core.runs.memory import Memory
     from loom_core.runs.run import Run
     from loom_core.tools.execution.pipeline import ToolPipeline
+    from loom_core.tools.execution.retries import ToolRetries
     from loom_core.tools.toolbox import Toolbox
 
 __all__ = ["AgentParts", "Instructions"]
@@ -38,6 +39,7 @@ class AgentParts:
         pipeline: creates the tool pipeline of a run.
         memory: stores the conversations.
         user_memory: notes about users across sessions; None for none.
+        retries: the retry policy for tool calls.
         knowledge: retrieves passages before the model answers; None for no retrieval.
         compactor: creates the compactor of a run; None for no compaction.
         guard: creates the loop guard of a run; None for no guard.
@@ -52,6 +54,7 @@ class AgentParts:
     pipeline: Callable[[Run], ToolPipeline]
     memory: Memory
     user_memory: UserMemory | None = None
+    retries: ToolRetries
     knowledge: ContextRetriever | None = None
     compactor: Callable[[], Awaitable[Compactor]] | None = None
     guard: Callable[[], LoopGuard] | None = None

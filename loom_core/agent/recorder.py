@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import InputResponse
     from loom_core.runs.journal import RunLog, Step
     from loom_core.tools.calls import CallResult
+    from loom_core.tools.execution.retries import CallRetry
 
 __all__ = ["AgentRunRecorder", "OpenCall", "RepromptKind", "RunState"]
 
@@ -41,13 +42,17 @@ class OpenCall:
 
     Attributes:
         part: the call as the model wrote it; when it runs, with the arguments of a person or a hook, if any.
-        started: whether it was started; without a result after a crash, its outcome is unknown.
+        started: whether it was started.
+        running: whether an attempt was started whose outcome is not recorded; after a crash it is unknown.
+        failed_attempts: number of attempts that failed, after which it is retried.
         changed: whether its arguments differ from the model's.
         result: the result for the model; None while there is none.
     """
 
     part: ToolCallPart
     started: bool = False
+    running: bool = False
+    failed_attempts: int = 0
     changed: bool = False
     result: ToolMessage | None = None
 
@@ -71,7 +76,10 @@ class RunState:
         approved: tools that were approved for the rest of the run, with their fingerprints.
         looked: whether passages were retrieved.
         turns: number of turns started, including interrupted ones.
-        calls_begun: number of calls started; a repeated call counts again, and calls of child runs count too.
+        calls_begun: number of calls started; a call repeated after a crash counts again, a retry does not;
+            calls of child runs count too.
+        refused_arguments: how often in a row a tool has asked for other arguments, by the name of its calls;
+            once for each turn.
         nudge: the reprompt kind of the current or interrupted turn; `none` after the answer.
         nudges: number of reprompts by kind since the last progress.
         replies: messages of the user since the goal, oldest first.
@@ -95,6 +103,7 @@ class RunState:
     looked: bool = False
     turns: int = 0
     calls_begun: int = 0
+    refused_arguments: Counter[str] = field(default_factory=Counter[str])
     nudge: RepromptKind = "none"
     nudges: Counter[RepromptKind] = field(default_factory=Counter[RepromptKind])
     replies: list[str] = field(default_factory=list[str])
@@ -104,6 +113,7 @@ class RunState:
     reported: Usage | None = None
     warned: bool = False
     _ids: set[str] = field(default_factory=set[str])
+    _refused_now: set[str] = field(default_factory=set[str])
 
     @property
     def open_calls(self) -> list[OpenCall]:
@@ -142,6 +152,7 @@ class RunState:
         self.inbox.append(UserMessage((TextPart(text),)))
         self.replies.append(text)
         self.nudges.clear()
+        self.refused_arguments.clear()
 
     def start_turn(self, nudge: RepromptKind, text: str, *, closing: str = "") -> None:
         """Start a turn: the model reads everything new, and the reprompt."""
@@ -151,6 +162,7 @@ class RunState:
         if text:
             self.history.append(UserMessage((TextPart(text),)))
         self.inbox, self.calls, self.answer, self.announced, self.final = [], {}, None, False, None
+        self._refused_now.clear()
         self.closing, self.nudge = closing, nudge
         self.nudges[nudge] += 1
         self.turns += 1
@@ -190,8 +202,8 @@ class RunState:
             approved: its tool, if a person has approved it for the rest of the run.
         """
         call = self.calls[id_]
-        call.started = True
-        self.calls_begun += 1
+        self.calls_begun += not call.failed_attempts
+        call.started = call.running = True
         if arguments is not None:
             call.changed = True
             call.part = replace(call.part, arguments=arguments, unreadable="")
@@ -200,8 +212,20 @@ class RunState:
         if approved is not None:
             self.approved.add(approved)
 
+    def retry_call(self, id_: str) -> None:
+        """Record that an attempt has failed, and that the call is retried."""
+        call = self.calls[id_]
+        call.running = False
+        call.failed_attempts += 1
+
     def end_call(
-        self, id_: str, result: ToolMessage, *, final: Mapping[str, Any] | None = None, calls: int = 0
+        self,
+        id_: str,
+        result: ToolMessage,
+        *,
+        final: Mapping[str, Any] | None = None,
+        calls: int = 0,
+        refuses_arguments: bool = False,
     ) -> None:
         """End a call with a result; no decision about it is needed any more.
 
@@ -210,8 +234,15 @@ class RunState:
             result: the result for the model.
             final: the final answer, if the call ends the run; else None. The first one of a turn counts.
             calls: number of calls in its child runs.
+            refuses_arguments: whether the tool asks for other arguments.
         """
-        self.calls[id_].result = result
+        call = self.calls[id_]
+        call.result, name = result, call.part.name
+        if refuses_arguments:
+            self.refused_arguments[name] += name not in self._refused_now
+            self._refused_now.add(name)
+        elif not result.failed:
+            self.refused_arguments.pop(name, None)
         self.pending.pop(id_, None)
         self.final = self.final or final
         self.calls_begun += calls
@@ -249,6 +280,7 @@ class RunState:
         """
         self.granted_from = spent
         self.nudges.clear()
+        self.refused_arguments.clear()
         self.closing = ""
         if text:
             self.inbox.append(UserMessage((TextPart(text),)))
@@ -278,9 +310,16 @@ class RunState:
             case "tool_start":
                 approved = ToolIdentity(**kept["approved"]) if "approved" in kept else None
                 self.start_call(kept["id"], kept["arguments"], approved=approved)
+            case "tool_retry":
+                self.retry_call(kept["id"])
             case "tool_result":
-                final, calls = kept.get("final"), kept.get("calls", 0)
-                self.end_call(kept["id"], _parse_tool_message(kept["message"]), final=final, calls=calls)
+                self.end_call(
+                    kept["id"],
+                    _parse_tool_message(kept["message"]),
+                    final=kept.get("final"),
+                    calls=kept.get("calls", 0),
+                    refuses_arguments=kept.get("refuses_arguments", False),
+                )
             case "approval_required":
                 self.add_pending(Pending(**kept))
             case "approval_decided":
@@ -424,6 +463,12 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self._add("tool_start", payload, kept)
         self.state.start_call(call.id, arguments, approved=approved)
 
+    def record_call_retry(self, call_id: str, tool: str, retry: CallRetry) -> None:
+        """Record that an attempt of a call has failed, and that the call is retried."""
+        payload = {"call_id": call_id, "tool": tool, **asdict(retry), "wait": round(retry.wait, 3)}
+        self._add("tool_retry", payload, {"id": call_id})
+        self.state.retry_call(call_id)
+
     def record_call_end(
         self, result: CallResult, message: ToolMessage | None = None, *, spent: RunUsage | None = None
     ) -> None:
@@ -452,9 +497,12 @@ class AgentRunRecorder(RunRecorder[RunState]):
         if spent is not None:
             kept["calls"] = spent.tool_calls
             self._spent = add_call_usage(self._spent, spent)
+        refuses = output.failure is not None and output.failure.kind == "arguments"
+        if refuses:
+            kept["refuses_arguments"] = True
         was_pending = result.call_id in self.state.pending
         calls = 0 if spent is None else spent.tool_calls
-        self.state.end_call(result.call_id, message, final=final, calls=calls)
+        self.state.end_call(result.call_id, message, final=final, calls=calls, refuses_arguments=refuses)
         changes = self._waiting_changes() if was_pending else {}
         if spent is not None:
             changes["spent"] = self.spent

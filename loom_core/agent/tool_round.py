@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import ApprovalDecision
     from loom_core.runs.human_broker import HumanBroker
     from loom_core.tools.execution.pipeline import ToolPipeline
-    from loom_core.tools.interface import Question, QuestionAnswer
+    from loom_core.tools.execution.retries import CallRetry, ToolRetries
+    from loom_core.tools.interface import Question, QuestionAnswer, Tool
 
 __all__ = ["LoopStoppedError", "ToolRound"]
 
@@ -52,7 +53,9 @@ class LoopStoppedError(LoomError):
 
 
 class ToolRound:
-    """Tool round: gives every call of the last answer a result, and hosts the running calls (`CallHost`).
+    """Tool round: gives every call of the last answer a result, and hosts the running calls.
+
+    It is their `CallHost` and `RetryHost`.
 
     All calls are planned, and all approvals requested, before any call runs; the calls before the first one
     that needs a decision run meanwhile.
@@ -67,6 +70,7 @@ class ToolRound:
         guard: LoopGuard | None,
         hooks: Sequence[Hooks],
         notices: Notices,
+        retries: ToolRetries,
         gate: Callable[[], Awaitable[None]],
     ) -> None:
         """Create the tool round.
@@ -78,12 +82,16 @@ class ToolRound:
             guard: the loop guard.
             hooks: the program's hooks.
             notices: messages to the model about calls that are not made.
+            retries: the retry policy.
             gate: waits while the run is paused.
         """
+        self.retries = retries
         self._record = record
         self._pipeline = pipeline
         self._people = people
-        self._review = CallReview(record, pipeline, people, guard=guard, hooks=hooks, notices=notices)
+        self._review = CallReview(
+            record, pipeline, people, guard=guard, hooks=hooks, notices=notices, retries=retries
+        )
         self._guard = guard
         self._hooks = hooks
         self._gate = gate
@@ -141,6 +149,7 @@ class ToolRound:
                 host=self,
                 approved=frozenset(self._review.approved),
                 depth=depth,
+                retrying=self,
             )
 
     @property
@@ -165,9 +174,29 @@ class ToolRound:
         try:
             await self._record_result(planned, result)
         finally:
-            self._unrepeatable.discard(result.call_id)
-            if not self._unrepeatable:
-                self._quiet.set()
+            self._note_quiet(result.call_id)
+
+    def _note_quiet(self, call_id: str) -> None:
+        self._unrepeatable.discard(call_id)
+        if not self._unrepeatable:
+            self._quiet.set()
+
+    @property
+    def seconds_left(self) -> float:
+        """See `RetryHost`."""
+        return self._record.stopwatch.seconds_left
+
+    def failed_attempts(self, planned: PlannedCall) -> int:
+        """See `RetryHost`."""
+        return self._record.state.calls[planned.call.id].failed_attempts
+
+    async def wait_for_retry(self, planned: PlannedCall, retry: CallRetry) -> None:
+        """See `RetryHost`; a paused run starts no attempt."""
+        self._record.record_call_retry(planned.call.id, planned.name, retry)
+        self._note_quiet(planned.call.id)
+        await self._record.commit()
+        await anyio.sleep(retry.wait)
+        await self._gate()
 
     async def _record_result(self, planned: PlannedCall, result: CallResult) -> None:
         if result.status == "aborted":
@@ -253,6 +282,7 @@ class CallReview:
         guard: the loop guard.
         hooks: the program's hooks.
         notices: messages to the model about calls that are not made.
+        retries: the retry policy.
 
     Attributes:
         approved: ids of the calls that people approved, now or before a crash.
@@ -267,6 +297,7 @@ class CallReview:
         guard: LoopGuard | None,
         hooks: Sequence[Hooks],
         notices: Notices,
+        retries: ToolRetries,
     ) -> None:
         self.approved: set[str] = set()
         self._record = record
@@ -275,6 +306,7 @@ class CallReview:
         self._guard = guard
         self._hooks = hooks
         self._notices = notices
+        self._retries = retries
 
     async def review(self) -> list[ReviewedCall]:
         """Review the open calls, up to the point where people have to be asked.
@@ -314,10 +346,13 @@ class CallReview:
     async def _review_call(self, call: OpenCall, planned: PlannedCall) -> ReviewedCall:
         """Review one call, up to the point where people have to be asked."""
         if call.started:
-            return self._review_interrupted(planned)
+            return self._review_interrupted(planned, in_doubt=call.running)
         planned = await self._apply_hooks(planned)
         if planned.result is not None:
             return ReviewedCall(planned)
+        if self._has_refused_too_often(planned):
+            text = self._notices.no_retries_left.format(tool=planned.call.name)
+            return ReviewedCall(_refuse(planned, "denied", text))
         reminder = ""
         if self._guard is not None:
             verdict = self._guard.before(call.part)
@@ -333,10 +368,9 @@ class CallReview:
         tool = planned.tool
         if self._people.unapproved and planned.is_unapproved and tool is not None:
             raise UnapprovedToolError(tool, said=self._people.unapproved)
-        if self._lacks_approver(planned):
-            advice = "" if tool is None else tool.approval_advice
-            _log.warning(_NO_APPROVER, planned.name, planned.reason, advice)
-            return ReviewedCall(self._deny_without_approver(planned))
+        if tool is not None and self._lacks_approver(planned):
+            _log.warning(_NO_APPROVER, planned.name, planned.reason, tool.approval_advice)
+            return ReviewedCall(self._deny_without_approver(planned, tool))
         why = self._notices.translate(planned.reason)
         if tool is not None:
             why = self._people.phrase_question(tool, planned.arguments, reason=why)
@@ -356,19 +390,36 @@ class CallReview:
                 planned = await self._replan(planned, said)
         return planned
 
+    def _has_refused_too_often(self, planned: PlannedCall) -> bool:
+        """Whether the tool has asked for other arguments more often in a row than it may."""
+        times = self._record.state.refused_arguments[planned.call.name]
+        return planned.tool is not None and times > self._retries.limit_of(planned.tool)
+
     def _lacks_approver(self, planned: PlannedCall) -> bool:
         return not self._people.has_approver and planned.call.id not in self._record.state.decisions
 
-    def _deny_without_approver(self, planned: PlannedCall) -> PlannedCall:
-        text = self._notices.no_approver.format(why=self._notices.translate(planned.reason))
+    def _deny_without_approver(self, planned: PlannedCall, tool: Tool) -> PlannedCall:
+        allowed = self._record.run.request.allowed_tools
+        others = self._pipeline.read_only_alternatives(tool, allowed=allowed)
+        notices = self._notices
+        text = notices.no_approver.format(
+            why=notices.translate(planned.reason),
+            instead=notices.instead.format(tools=", ".join(others)) if others else "",
+            how=f" {tool.approval_advice}".rstrip(),
+        )
         return _refuse(planned, "denied", text, by="no one to ask")
 
-    def _review_interrupted(self, planned: PlannedCall) -> ReviewedCall:
-        """Review a call that was running when the process died."""
+    def _review_interrupted(self, planned: PlannedCall, *, in_doubt: bool) -> ReviewedCall:
+        """Review a call that had started when the process died; see `OpenCall.running`.
+
+        Args:
+            planned: the call.
+            in_doubt: whether it is unknown how its last attempt ended.
+        """
         tool = planned.tool
         if planned.result is not None or tool is None:  # the tool is gone, or must not be called
             return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
-        if tool.annotations.repeatable:  # it was allowed, or approved, when it started
+        if tool.annotations.repeatable or not in_doubt:  # it was allowed, or approved, when it started
             self.approved.add(planned.call.id)
             return ReviewedCall(replace(planned, verdict="allow"))
         if self._lacks_approver(planned):

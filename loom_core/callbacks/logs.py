@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["LoggingCallback"]
 
 _PIECES: frozenset[EventType] = frozenset({"text_delta", "reasoning_delta", "tool_progress"})
-_PROBLEMS: frozenset[EventType] = frozenset({"error", "aborted", "model_retry", "loop_detected"})
+_PROBLEMS: frozenset[EventType] = frozenset(
+    {"error", "aborted", "model_retry", "tool_retry", "loop_detected"}
+)
 
 # Fields of an event that may be logged: no text of users, models or tools.
 _LOGGED_FIELDS: dict[EventType, tuple[str, ...]] = {
@@ -23,6 +25,7 @@ _LOGGED_FIELDS: dict[EventType, tuple[str, ...]] = {
     "model_start": ("iteration", "model"),
     "model_retry": ("attempt", "wait"),
     "tool_start": ("call_id", "tool"),
+    "tool_retry": ("call_id", "tool", "status", "attempt", "wait"),
     "approval_decided": ("call_id", "action", "by"),
     "tool_result": ("call_id", "tool", "status", "seconds"),
     "loop_detected": ("tool", "times", "action"),

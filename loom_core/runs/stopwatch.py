@@ -33,9 +33,14 @@ class Stopwatch:
         return self._before + (0.0 if self._since is None else self._clock() - self._since)
 
     @property
+    def seconds_left(self) -> float:
+        """Seconds until the limit; infinite for none."""
+        return self._until - self.seconds
+
+    @property
     def is_expired(self) -> bool:
         """Whether the limit is reached."""
-        return self.seconds >= self._until
+        return self.seconds_left <= 0.0
 
     def set_limit(self, until: float) -> None:
         """Set the limit."""

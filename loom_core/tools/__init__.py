@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from loom_core.tools.builtin import BuiltinToolsConfig, builtin_tools
     from loom_core.tools.calls import CallHost, CallResult, PlannedCall
     from loom_core.tools.execution.pipeline import ToolPipeline
+    from loom_core.tools.execution.retries import ToolRetries
     from loom_core.tools.execution.scheduler import Scheduler
     from loom_core.tools.function_tool import FunctionTool, tool
     from loom_core.tools.interface import (
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
         QuestionAnswer,
         Tool,
         ToolAnnotations,
+        ToolFailure,
         ToolOutput,
+        ToolRetry,
     )
     from loom_core.tools.permission.permissions import Permissions
     from loom_core.tools.permission.rule import PermissionRule
@@ -40,8 +43,11 @@ __all__ = [
     "Scheduler",
     "Tool",
     "ToolAnnotations",
+    "ToolFailure",
     "ToolOutput",
     "ToolPipeline",
+    "ToolRetries",
+    "ToolRetry",
     "Toolbox",
     "builtin_tools",
     "tool",

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from loom_core.errors import LoomError
 from loom_core.llm.messages import ImagePart
+from loom_core.tools.failures import failure_of
 from loom_core.tools.function_arguments import FunctionArguments, plain_function
 from loom_core.tools.interface import CallContext, JsonValue, Tool, ToolAnnotations, ToolOutput
 from loom_core.tools.names import own_wire_name
@@ -50,6 +51,7 @@ class FunctionTool(Tool, Generic[_P, _R]):
         concurrency_safe: bool,
         approval_reason: str,
         needs_seconds: float,
+        retries: int | None,
     ) -> None:
         self.function = function
         self._name = name
@@ -60,6 +62,7 @@ class FunctionTool(Tool, Generic[_P, _R]):
         self._concurrency_safe = concurrency_safe
         self._approval_reason = approval_reason
         self._needs_seconds = needs_seconds
+        self._retries = retries
         self._is_async = inspect.iscoroutinefunction(function)
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -114,6 +117,11 @@ class FunctionTool(Tool, Generic[_P, _R]):
         """Timeout of a call in seconds; 0 for the scheduler's default."""
         return self._needs_seconds
 
+    @property
+    def retries(self) -> int | None:
+        """Maximum number of retries of a call; None for the agent's number."""
+        return self._retries
+
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Validate the arguments and run the function; a function that is not `async` runs in a thread.
 
@@ -125,7 +133,7 @@ class FunctionTool(Tool, Generic[_P, _R]):
                 values[self._arguments.context_name] = context or CallContext()
             return output_of(await self._result(values))
         except LoomError as error:
-            return ToolOutput(str(error), is_error=True)
+            return ToolOutput(str(error), is_error=True, failure=failure_of(error))
 
     async def _result(self, values: Mapping[str, Any]) -> object:
         function = cast("Callable[..., object]", self.function)
@@ -153,6 +161,7 @@ def tool(
     concurrency_safe: bool | None = None,
     approval_reason: str = "",
     needs_seconds: float = 0.0,
+    retries: int | None = None,
 ) -> FunctionTool[_P, _R]: ...
 @overload
 def tool(
@@ -166,6 +175,7 @@ def tool(
     concurrency_safe: bool | None = None,
     approval_reason: str = "",
     needs_seconds: float = 0.0,
+    retries: int | None = None,
 ) -> Callable[[Callable[_P, _R]], FunctionTool[_P, _R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -180,6 +190,7 @@ def tool(
     concurrency_safe: bool | None = None,
     approval_reason: str = "",
     needs_seconds: float = 0.0,
+    retries: int | None = None,
 ) -> object:
     """Create a tool from a function with annotated parameters, as a decorator or by a call.
 
@@ -189,7 +200,8 @@ def tool(
 
     The model reads the return value: a text as it is, None as nothing, anything else as JSON; an object or a
     list is structured data, too. A `ToolOutput` is passed on unchanged. The model reads a `LoomError` with
-    its advice; other errors propagate to the caller of the tool.
+    its advice, such as `ToolRetry`, which asks it for other arguments; other errors propagate to the caller
+    of the tool.
 
     Args:
         function: the function.
@@ -204,10 +216,11 @@ def tool(
         approval_reason: why a person has to approve every call; empty if no approval is needed.
         needs_seconds: timeout of a call in seconds, longer or shorter than the scheduler's default (120,
             unless configured otherwise); 0 for that default.
+        retries: maximum number of retries of a call, see `ToolRetries`; by default the agent's number.
 
     Raises:
         ValueError: a parameter has no annotation, has one that JSON Schema cannot express, or is variadic;
-            the function is a generator; the name is empty; or `needs_seconds` is invalid.
+            the function is a generator; the name is empty; or `needs_seconds` or `retries` is invalid.
         NameError: an annotation has an unresolvable name.
     """
     # Argument models may be local, next to the function, and not in its module.
@@ -220,6 +233,8 @@ def tool(
             raise ValueError(f"tool {called!r}: it is a generator; let it return a list")
         if not isinstance(cast("object", needs_seconds), int | float) or not needs_seconds >= 0:
             raise ValueError(f"tool {called!r}: `needs_seconds` is {needs_seconds!r}, not a number from 0")
+        if retries is not None and (type(retries) is not int or retries < 0):
+            raise ValueError(f"tool {called!r}: `retries` is {retries!r}, not a whole number from 0")
         said = Docstring.of(plain)
         return FunctionTool(
             function,
@@ -237,6 +252,7 @@ def tool(
             concurrency_safe=read_only if concurrency_safe is None else concurrency_safe,
             approval_reason=approval_reason,
             needs_seconds=needs_seconds,
+            retries=retries,
         )
 
     return decorate if function is None else decorate(function)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from loom_core.errors import LoomError
 from loom_core.llm.interface import ToolSpec
 from loom_core.llm.messages import ImagePart, TextPart, ToolMessage
 
@@ -21,7 +22,10 @@ __all__ = [
     "QuestionAnswer",
     "Tool",
     "ToolAnnotations",
+    "ToolFailure",
+    "ToolFailureKind",
     "ToolOutput",
+    "ToolRetry",
 ]
 
 JsonValue: TypeAlias = (
@@ -52,6 +56,47 @@ class ToolAnnotations:
         return self.read_only or self.idempotent
 
 
+ToolFailureKind: TypeAlias = Literal[
+    "timeout",  # there was no answer in time; whether the call took effect is not known
+    "connection",  # a service could not be reached, or the connection broke
+    "unavailable",  # a service has too many requests, or cannot answer now: 429, 503
+    "unauthorized",  # a service refuses the credentials: 401, 403
+    "arguments",  # the tool asks the model for other arguments: `ToolRetry`
+]
+"""Why a call failed, as far as it matters for what follows."""
+
+_TRANSIENT: frozenset[ToolFailureKind] = frozenset({"timeout", "connection", "unavailable"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFailure:
+    """Failure of a call: it decides whether the call is retried, and what the model is advised.
+
+    Attributes:
+        kind: why it failed.
+        nothing_done: whether it is certain that the call had no effect. Only then a tool that is neither
+            read-only nor idempotent is retried.
+        retry_after: seconds that a service asks to wait; None if it does not ask.
+    """
+
+    kind: ToolFailureKind
+    nothing_done: bool = False
+    retry_after: float | None = None
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.kind in _TRANSIENT
+
+
+class ToolRetry(LoomError):  # noqa: N818 - what other frameworks call it, too
+    """A tool did nothing, and asks the model to call it again with other arguments.
+
+    The model reads the message and the advice. If the tool asks more often in a row than the retries that it
+    has (see `Tool.retries`), further calls of it are refused.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
     """Output of a tool.
@@ -64,6 +109,7 @@ class ToolOutput:
         metadata: data about the call for programs; models do not read it.
         ends_run: the run that made the call ends with this output, if it is no error: the text is its
             answer, without another model request.
+        failure: why the call failed, if a retry or an authorization may help; else None.
     """
 
     text: str
@@ -72,6 +118,7 @@ class ToolOutput:
     parts: tuple[ImagePart, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ends_run: bool = False
+    failure: ToolFailure | None = None
 
     def message(self, call_id: str) -> ToolMessage:
         """Return the output as the result of a model's tool call."""
@@ -230,6 +277,11 @@ class Tool(ABC):
         """Timeout of a call in seconds; infinite for none, 0 for the scheduler's default."""
         return 0.0
 
+    @property
+    def retries(self) -> int | None:
+        """Maximum number of retries of a call; None for the agent's number. See `ToolRetries`."""
+        return None
+
     def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Validate and repair arguments, and add defaults, without other effects.
 
@@ -253,7 +305,8 @@ class Tool(ABC):
 
         Returns:
             The output. Errors that a model can act on are an output with `is_error`: invalid arguments, a
-            refusal, a server that is gone, a timeout. Cancellation propagates.
+            refusal, a server that is gone, a timeout; its `failure` says whether the call may be retried.
+            Cancellation propagates.
         """
 
     async def abandon(self, *, context: CallContext) -> None:

@@ -259,6 +259,9 @@ class ChildRun:
                 return
             case "tool_start":
                 text = f"{self._name}/{event.payload['tool']}"
+            case "tool_retry":
+                it = event.payload
+                text = f"{self._name}/{it['tool']} ↻ {it['attempt']}/{it['attempts']}: {it['problem']}"
             case "tool_progress":
                 text = str(event.payload["message"])
             case _:

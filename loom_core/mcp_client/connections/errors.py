@@ -32,6 +32,7 @@ class Fault:
         ran: whether the server may have executed the request.
         lost: whether the connection or session is gone, so that a new one is needed.
         passing: whether a later retry may succeed.
+        retry_after: seconds that the server asks to wait; None if it does not ask.
     """
 
     failure: ServerFailure
@@ -42,6 +43,7 @@ class Fault:
     ran: Literal["no", "unknown"] = "unknown"
     lost: bool = False
     passing: bool = False
+    retry_after: float | None = None
 
 
 class FaultError(Exception):

@@ -25,6 +25,7 @@ from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, Faults
 from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.connections.tracing import trace_http_request
 from loom_core.net import system_trust
+from loom_core.tools.failures import failure_of_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ class HttpExchange(httpx2.AsyncClient):
         words = str(error.get("message", "")) if error else _text(response, content)
         said = plain_line(redact(words, self._secrets), most=_SHOWN)
         fault = self._fault_of_status(request, response, said)
-        if error is not None and fault.failure != "authentication" and not fault.lost:
+        if error is not None and fault.failure not in {"authentication", "busy"} and not fault.lost:
             return _response(request, response.status_code, content)
         return self._answer(request, fault)
 
@@ -154,17 +155,17 @@ class HttpExchange(httpx2.AsyncClient):
                     "It does not accept the host name in `url`: allow the name on the server, or use another."
                 )
                 return Fault("refused", what, advice, status=status, ran="no")
-            case 429:
-                wait = plain_line(response.headers.get("retry-after", ""))
-                advice = f"Ask again after {wait} s." if wait.isdigit() else "Ask again later."
-                return Fault("busy", what, advice, status=status, ran="no", passing=True)
             case _:
-                passing = status in {408, 502, 503, 504}
+                passing = failure_of_status(status, response.headers, whole_call=True)
+                if passing is not None:
+                    wait = passing.retry_after
+                    advice = "Ask again later." if wait is None else f"Ask again after {wait:.0f} s."
+                    ran = "no" if passing.nothing_done else "unknown"
+                    return Fault("busy", what, advice, status=status, ran=ran, passing=True, retry_after=wait)
                 advice = (
                     "Ask again later." if status >= 500 else "Check the `url` and `headers` of its entry."
                 )
-                failure = "busy" if passing else "refused"
-                return Fault(failure, what, advice, status=status, passing=passing)
+                return Fault("refused", what, advice, status=status)
 
     def _answer(self, request: httpx2.Request, fault: Fault) -> httpx2.Response:
         """Build the answer to a failed request from its fault; the SDK matches it to the request."""

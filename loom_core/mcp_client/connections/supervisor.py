@@ -151,7 +151,7 @@ class ConnectionSupervisor:
         """
         message = f"Server {self._config.name!r} {fault.what.rstrip('.')}."
         advice = fault.advice
-        if doubt and fault.failure in {"interrupted", "timeout", "closed"}:
+        if doubt and fault.failure in {"interrupted", "timeout", "busy", "closed"}:
             message = f"{message} It is not known whether {what} was carried out."
             advice = f"{advice} Find that out before you ask for it again.".lstrip()
         return ServerError(
@@ -161,6 +161,8 @@ class ConnectionSupervisor:
             failure=fault.failure,
             code=fault.code,
             status=fault.status,
+            retry_after=fault.retry_after,
+            not_run=fault.ran == "no",
         )
 
     async def close(self) -> None:

@@ -15,7 +15,8 @@ from loom_core.mcp_client.connections.sanitization import plain, plain_line, pla
 from loom_core.mcp_client.tools.output import call_output
 from loom_core.mcp_client.tools.pins import definition_hash, pin_of
 from loom_core.tools.arguments import ToolArguments
-from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
+from loom_core.tools.failures import failure_of
+from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolFailure, ToolOutput
 from loom_core.tools.names import display_name, wire_name
 from loom_core.tools.schemas.check import SchemaCheck
 from loom_core.tools.schemas.form import schema_problem
@@ -94,7 +95,7 @@ class ServerTool(Tool):
         try:
             return await self._run(arguments, context or CallContext())
         except LoomError as error:
-            return self._to_failure(str(error))
+            return self._to_failure(str(error), failure_of(error, whole_call=True))
 
     @abstractmethod
     async def _run(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
@@ -104,8 +105,9 @@ class ServerTool(Tool):
             LoomError: the arguments are wrong, or the server gives no answer.
         """
 
-    def _to_failure(self, text: str) -> ToolOutput:
-        return ToolOutput(plain(text, most=8000), is_error=True, metadata={"server": self.server})
+    def _to_failure(self, text: str, failure: ToolFailure | None = None) -> ToolOutput:
+        about = {"server": self.server}
+        return ToolOutput(plain(text, most=8000), is_error=True, metadata=about, failure=failure)
 
 
 class MCPTool(ServerTool):

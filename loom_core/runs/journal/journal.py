@@ -472,7 +472,7 @@ class Journal:
 _log = logging.getLogger(__name__)
 
 # Events that may quote error messages of SDKs and servers: secrets in them are redacted.
-_FOREIGN_WORDS: frozenset[EventType] = frozenset({"error", "model_retry"})
+_FOREIGN_WORDS: frozenset[EventType] = frozenset({"error", "model_retry", "tool_retry"})
 
 
 class Observer(Protocol):

@@ -92,6 +92,10 @@ const Conversation = (() => {
         else call(each, entry);
       }),
       tool_start: (entry, it) => made(entry, it.call_id),
+      tool_retry: (entry, it) => {
+        const { tool, problem, attempt, attempts } = it;
+        line(entry, say("call_retried", { tool, problem, attempt, attempts, wait: duration(it.wait) }), "warn");
+      },
       tool_result: (entry, it) => made(entry, it.call_id),
       approval_required: (entry, { pending: it }) => {
         const found = spanOf("people", it.id);

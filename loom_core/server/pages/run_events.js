@@ -4,7 +4,7 @@ const Events = (() => {
   const AT_ONCE = 200; // rows that are made at a time
   const GROUPS = {
     model: ["model_start", "text_delta", "reasoning_delta", "model_retry", "usage"],
-    tool: ["tool_calls_start", "tool_start", "tool_progress", "tool_result", "loop_detected"],
+    tool: ["tool_calls_start", "tool_start", "tool_progress", "tool_retry", "tool_result", "loop_detected"],
     step: ["route", "flow_start", "flow_changed", "inputs", "step_start", "step_result", "branch"],
     people: ["approval_required", "approval_decided", "message_received", "operator_message", "paused", "resumed"],
     knowledge: ["knowledge"],
@@ -133,6 +133,7 @@ const Events = (() => {
       const share = it.total ? `${it.done} / ${it.total}` : it.done;
       return [part("progress", pre(`${it.message} ${share}`.trim()))];
     },
+    tool_retry: (it) => [part("problem", pre(it.problem)), part("attempt", pre(`${it.attempt} / ${it.attempts}`))],
     tool_result: (it) => [
       part("result", pre(it.text || say("nothing"))),
       ...(it.blob ? [part("blob", pre(it.blob))] : []),

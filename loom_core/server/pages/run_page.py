@@ -76,6 +76,7 @@ _GOES_ON: Mapping[EventType, tuple[Kind, str]] = {
 }
 _ENDS: Mapping[EventType, tuple[Kind, str, str]] = {
     "usage": ("model", "", ""),
+    "tool_retry": ("tool", "call_id", "status"),
     "approval_decided": ("people", "call_id", "action"),
     "step_result": ("step", "step_id", "status"),
 }

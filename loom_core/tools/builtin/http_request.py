@@ -20,6 +20,7 @@ from loom_core.net.url import host_of
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.html_text import html_text
 from loom_core.tools.builtin.text_file import TextFile, binary_kind
+from loom_core.tools.failures import failure_of, failure_of_status
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, ToolOutput
 
@@ -49,6 +50,10 @@ _RESERVED_HEADERS = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"(.* )?((?:env|keyring):\S+)")
+_UNAUTHORIZED = (
+    "The credentials for this host are missing, or do not allow this. The operator configures them "
+    "(`http.headers` of the tools); do not look for others."
+)
 _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 
@@ -166,18 +171,23 @@ class _Requester:
         """Send a request, and return the response in the form for models.
 
         Raises:
-            NetError: the address is not allowed, or does not respond.
             InvalidInputError: the response is no text, or shorter than `start`.
         """
-        address = self._client.check(url)
-        configured = await to_thread.run_sync(self._headers_for, address)
-        sent = {"accept": "text/html, application/json, text/*;q=0.9, */*;q=0.1", **headers}
-        sent |= {name: value.get_secret_value() for name, value in configured.items()}
-        secrets = tuple(part for value in configured.values() for part in _parts(value))
-        with anyio.move_on_after(context.seconds):
-            answer = await self._client.request(method, address, headers=sent, content=content)
-            return await to_thread.run_sync(_format_response, answer, start, raw, secrets)
-        raise NetError(f"There was no answer within {context.seconds} seconds.", advice="Try again later.")
+        try:
+            address = self._client.check(url)
+            configured = await to_thread.run_sync(self._headers_for, address)
+            sent = {"accept": "text/html, application/json, text/*;q=0.9, */*;q=0.1", **headers}
+            sent |= {name: value.get_secret_value() for name, value in configured.items()}
+            secrets = tuple(part for value in configured.values() for part in _parts(value))
+            with anyio.move_on_after(context.seconds):
+                answer = await self._client.request(method, address, headers=sent, content=content)
+                return await to_thread.run_sync(_format_response, answer, start, raw, secrets)
+        except NetError as error:
+            failed = error
+        else:
+            said = f"There was no answer within {context.seconds} seconds."
+            failed = NetError(said, advice="Try again later.", failure="timeout")
+        return ToolOutput(str(failed), is_error=True, failure=failure_of(failed, whole_call=True))
 
     def _headers_for(self, address: str) -> dict[str, SecretStr]:
         """Return the configured headers for an address. Blocks: it may read the keyring."""
@@ -247,11 +257,14 @@ def _format_response(
     if start + len(piece) < len(text) or start:
         piece += f"\n[characters {start:,}–{start + len(piece):,} of {len(text):,}"
         piece += f"; go on with start={start + _SHOWN}]" if start + _SHOWN < len(text) else "]"
-    whole = "\n".join([*lines, *(["", piece] if piece else [])])
+    failure = failure_of_status(answer.status, answer.headers, whole_call=True)
+    advice = _UNAUTHORIZED if failure is not None and failure.kind == "unauthorized" else ""
+    whole = "\n".join([*lines, *([advice] if advice else []), *(["", piece] if piece else [])])
     return ToolOutput(
         whole,
         is_error=answer.status >= 400,
         metadata={"status": answer.status, "url": url},
+        failure=failure,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from loom_core.tokens import estimate_tokens
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
+from loom_core.tools.execution.retries import CallRetry, RetryHost
 from loom_core.tools.execution.scheduler import Scheduler, Slot
 from loom_core.tools.interface import CallContext, Question, QuestionAnswer, Tool, ToolOutput
 from loom_core.tools.permission.permissions import PermissionDecision, Permissions, identity
@@ -47,6 +49,9 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
+_MOST_PROBLEM = 300  # characters of the reason for a retry
+_SENTENCE = re.compile(r".+?(?:[.!?](?=\s)|[。！？]|$)", re.MULTILINE)
 
 CLEANUP_SECONDS = 10.0
 """Timeout for recording a result when everything else is stopped."""
@@ -115,6 +120,7 @@ class CallRun:
         environment: its environment.
         approved: whether a person has approved it.
         depth: number of agents above.
+        retrying: host of its retries; None for a single attempt.
 
     Attributes:
         result: its result; None before its end.
@@ -128,6 +134,7 @@ class CallRun:
         *,
         approved: bool,
         depth: int,
+        retrying: RetryHost | None = None,
     ) -> None:
         self.result: CallResult | None = None
         self._planned = planned
@@ -135,6 +142,7 @@ class CallRun:
         self._in = environment
         self._approved = approved
         self._depth = depth
+        self._retrying = retrying
         self._stages: dict[Stage, float] = dict(planned.stages)
         self._has_begun = False
         self._problem: Exception | None = None
@@ -160,7 +168,7 @@ class CallRun:
             await self.end_as_planned()
             return
         with call_span(planned, run_id=self._in.run_id) as told:
-            status, output = await self._run_in_slot(tool)
+            status, output = await self._run_attempts(tool)
             told.record_end(status, output, waited=self._stages.get("check_cancel", 0.0))
         await self._end(status, output)
 
@@ -178,6 +186,33 @@ class CallRun:
         if self.result is None:
             await self._end("aborted", outcomes.explain_abort(self._planned, begun=self._has_begun))
 
+    async def _run_attempts(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
+        """Run the call, and repeat it as the retry policy says; between two attempts it holds no slot."""
+        made = 0 if self._retrying is None else self._retrying.failed_attempts(self._planned)
+        while True:
+            status, output = await self._run_in_slot(tool)
+            made += 1
+            retry = self._next_attempt(tool, status, output, made=made)
+            if self._retrying is None or retry is None:
+                return status, outcomes.with_attempts(output, made)
+            _log.info("%s: attempt %d follows in %.1f s", tool.name, retry.attempt, retry.wait)
+            self._note_end(status)
+            self._has_begun = False
+            await self._retrying.wait_for_retry(self._planned, retry)
+
+    def _next_attempt(
+        self, tool: Tool, status: CallStatus, output: ToolOutput, *, made: int
+    ) -> CallRetry | None:
+        if self._retrying is None:
+            return None
+        policy = self._retrying.retries
+        wait = policy.wait_after(output.failure, tool, made=made)
+        if wait is None or wait >= self._retrying.seconds_left:
+            return None
+        attempts = 1 + policy.limit_of(tool)
+        problem = _problem(output)
+        return CallRetry(status=status, problem=problem, attempt=made + 1, attempts=attempts, wait=wait)
+
     async def _run_in_slot(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
         begun = perf_counter()
         slot = self._in.scheduler.slot(
@@ -188,7 +223,7 @@ class CallRun:
         async with slot:
             await checkpoint_if_cancelled()
             refusal = await self._refusal(tool)
-            self._stages["check_cancel"] = perf_counter() - begun
+            self._add_time("check_cancel", begun)
             if refusal is not None:
                 status, output = refusal
             else:
@@ -198,10 +233,14 @@ class CallRun:
                 try:
                     status, output = await self._call_tool(slot)
                 finally:
-                    self._stages["execute"] = perf_counter() - begun
+                    self._add_time("execute", begun)
         if self._problem is not None:
             raise self._problem
         return status, output or outcomes.explain_timeout(self._planned.name, slot.seconds)
+
+    def _add_time(self, stage: Stage, begun: float) -> None:
+        """Add the time of a stage to that of earlier attempts."""
+        self._stages[stage] = self._stages.get(stage, 0.0) + perf_counter() - begun
 
     async def _refusal(self, planned_tool: Tool) -> tuple[CallStatus, ToolOutput] | None:
         """Return why it does not run after all: things may have changed since the plan."""
@@ -280,7 +319,8 @@ class CallRun:
             known = isinstance(error, Exception) and isinstance(unwrap_group(error), LoomError | TimeoutError)
             if self._problem is None and not known:
                 _log.exception("%s failed in the run %s", tool.name, self._in.run_id or "without a name")
-            return outcomes.explain_failure(tool.name, error)
+            repeatable = tool.annotations.repeatable
+            return outcomes.explain_failure(tool.name, error, repeatable=repeatable)
         return ("error" if output.is_error else "success"), output
 
     @contextmanager
@@ -309,10 +349,15 @@ class CallRun:
             blob=formed.blob,
         )
         self._count(status)
-        changes = planned.tool is not None and not planned.tool.annotations.read_only
+        self._note_end(status)
+        await self._host.record_result(planned, self.result)
+
+    def _note_end(self, status: CallStatus) -> None:
+        """Audit the end of an attempt that may have changed something."""
+        tool = self._planned.tool
+        changes = tool is not None and not tool.annotations.read_only
         if self._has_begun and changes and self._in.audit is not None:
             self._in.audit.note(self._entry("end", outcome=status))
-        await self._host.record_result(planned, self.result)
 
     def _count(self, status: CallStatus) -> None:
         name = self._planned.tool_name
@@ -324,6 +369,16 @@ class CallRun:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
             return await self._host.spill(self._planned, text)
         return ""
+
+
+def _problem(output: ToolOutput) -> str:
+    """Return the first sentence of a failed output, for people; the rest advises the model.
+
+    Secrets are redacted.
+    """
+    text = Redaction.now().text(strip_control(output.text[: 10 * _MOST_PROBLEM])).strip()
+    found = _SENTENCE.match(text)
+    return found[0][:_MOST_PROBLEM] if found else ""
 
 
 def _check_output(output: object) -> ToolOutput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -18,10 +19,11 @@ from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, decision_entry
+from loom_core.tools.execution.retries import RetryHost
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import Tool
 from loom_core.tools.permission.permissions import PermissionDecision, Permissions, ToolIdentity
-from loom_core.tools.toolbox import Toolbox
+from loom_core.tools.toolbox import Toolbox, is_allowed
 
 __all__ = ["ToolPipeline"]
 
@@ -174,8 +176,39 @@ class ToolPipeline:
             of_tool=decision.of_tool,
         )
         if decision.action == "deny":
-            planned = planned.refuse(outcomes.explain_denial(tool.name, decision.reason), status="denied")
+            alternatives = self.read_only_alternatives(tool, allowed=allowed)
+            said = outcomes.explain_denial(tool.name, decision.reason, alternatives=alternatives)
+            planned = planned.refuse(said, status="denied")
         return planned, decision
+
+    def read_only_alternatives(self, tool: Tool, *, allowed: Sequence[str] | None = None) -> list[str]:
+        """Return up to three read-only tools for the same things as a tool that may not be called.
+
+        They share words of the name with it, such as `read_file` with `write_file`.
+
+        Args:
+            tool: the tool; nothing replaces one that only reads itself.
+            allowed: as for `plan`.
+
+        Returns:
+            Their names for models, the most similar first.
+
+        Raises:
+            ConfigError: a pattern is invalid.
+        """
+        if tool.annotations.read_only:
+            return []
+        words = _words(tool)
+        shared = {
+            each.wire_name: len(words & _words(each))
+            for each in self._in.toolbox.tools()
+            if each.annotations.read_only and is_allowed(each, allowed) and self._may_run(each)
+        }
+        similar = sorted((name for name in shared if shared[name]), key=lambda name: -shared[name])
+        return similar[:_MOST_ALTERNATIVES]
+
+    def _may_run(self, tool: Tool) -> bool:
+        return self._in.permissions.decide(tool, {}, source=self._in.source).action == "allow"
 
     async def execute(
         self,
@@ -184,6 +217,7 @@ class ToolPipeline:
         host: CallHost,
         approved: frozenset[str] = frozenset(),
         depth: int = 0,
+        retrying: RetryHost | None = None,
     ) -> list[CallResult]:
         """CheckCancel, execute and format. Every call gets a result, in the order of `planned`.
 
@@ -200,12 +234,14 @@ class ToolPipeline:
             host: the run that the calls belong to.
             approved: ids of calls that a person has approved.
             depth: number of agents above.
+            retrying: host of retries of calls that failed for a reason that passes; None for no retries.
 
         Raises:
             Exception: an error of the host, after everything else was stopped.
         """
         calls = [
-            CallRun(each, host, self._in, approved=each.call.id in approved, depth=depth) for each in planned
+            CallRun(each, host, self._in, approved=each.call.id in approved, depth=depth, retrying=retrying)
+            for each in planned
         ]
         try:
             for call in calls:
@@ -257,6 +293,15 @@ async def _abort_all(calls: Sequence[CallRun]) -> None:
                 await call.abort()
         except Exception:  # noqa: BLE001 - the error in flight says more
             _log.exception("not every aborted call could be recorded")
+
+
+_MOST_ALTERNATIVES = 3
+_WORD = re.compile(r"[^\W_]+")
+
+
+def _words(tool: Tool) -> frozenset[str]:
+    """Return the words of a tool's name."""
+    return frozenset(_WORD.findall(tool.name.casefold()))
 
 
 _SHOWN = 300  # characters of unreadable arguments

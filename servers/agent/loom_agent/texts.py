@@ -237,6 +237,7 @@ class Wording:
         asks: people are asked.
         decided: people have decided.
         retried: the request to the model is retried.
+        call_retried: a tool call is retried.
         compacted: the conversation was compacted.
         finished: the run is completed.
         may_run: question whether a call may run.
@@ -286,6 +287,7 @@ class Wording:
     asks: str = "waits for a decision: {tool}"
     decided: str = "decided: {action}"
     retried: str = "asks the model again: {problem}"
+    call_retried: str = "{tool}: attempt {attempt} of {attempts} follows in {wait:.1f} s: {problem}"
     compacted: str = "made the conversation shorter: {before} → {after} tokens"
     finished: str = "done"
     may_run: str = "The agent wants to call {tool} with {arguments}. {reason} Allow it?"
@@ -341,6 +343,7 @@ _CHINESE = Wording(
     asks="等待决定：{tool}",
     decided="决定：{action}",
     retried="重新询问模型：{problem}",
+    call_retried="{tool}：{wait:.1f} 秒后进行第 {attempt} 次尝试（最多 {attempts} 次）：{problem}",
     compacted="已压缩对话：{before} → {after} 词元",
     finished="完成",
     may_run="智能体要以 {arguments} 调用 {tool}。{reason} 是否允许？",

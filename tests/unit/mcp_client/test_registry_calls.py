@@ -15,7 +15,7 @@ from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.mcp_client.tools.tool import MCPTool
-from loom_core.tools.interface import CallContext, Question, QuestionAnswer
+from loom_core.tools.interface import CallContext, Question, QuestionAnswer, ToolFailure
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered
 
 
@@ -44,9 +44,11 @@ async def test_failures_are_answers_that_a_model_can_read(tmp_path: Path, opened
         late = await registry.find("s:hang").call({}, context=CallContext(seconds=0.2))
         assert late.is_error
         assert "0.2 s" in late.text
+        assert late.failure == ToolFailure("timeout")
 
         died = await registry.find("s:die").call({})
         assert died.is_error
+        assert died.failure == ToolFailure("connection"), "it may have been run"
         assert not (await registry.find("s:picture").call({})).is_error
 
 

@@ -65,6 +65,9 @@ class Terminal:
                 self._end_line()
                 for call in payload["calls"]:
                     self._say(f"  → {call['tool']} {_format_arguments(call['arguments'], _ARGUMENTS)}")
+            case "tool_retry":
+                attempt = f"{payload['attempt']}/{payload['attempts']}"
+                self._say(f"  ↻ {payload['tool']} {attempt} ({payload['wait']:.1f} s): {payload['problem']}")
             case "tool_result":
                 mark = "✓" if payload["status"] == "success" else "✗"
                 text = " ".join(str(payload["text"]).split())[:_RESULT]

@@ -477,6 +477,7 @@ _LINES: Mapping[EventType, _Line] = {
     "model_start": lambda say, it: say.starts.format(model=it["model"], turn=it["iteration"]),
     "model_retry": lambda say, it: say.retried.format(problem=it["problem"]),
     "tool_start": lambda say, it: say.uses.format(tool=it["tool"]),
+    "tool_retry": lambda say, it: say.call_retried.format_map(it),
     "tool_progress": lambda say, it: f"{it['message']} {_share(it['done'], it['total'])}".lstrip(),
     "tool_result": _result_line,
     "approval_required": lambda say, it: say.asks.format(tool=it["pending"]["tool"]),

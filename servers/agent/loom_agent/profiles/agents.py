@@ -168,6 +168,7 @@ class Agents:
             wait_for_commands=True,
             approval_seconds=profile.approvals.deadline_seconds,
             budget=profile.budget.budget(),
+            tool_retries=profile.tool_retries.policy(),
             compaction=await to_thread.run_sync(_compaction, profile.compaction),
             system_prompt=profile.system_prompt,
             scheduler=scheduler,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from loom_core.errors import ConfigError
 from loom_core.llm.config import ProviderConfigInput
 from loom_core.llm.interface import Effort
 from loom_core.runs.run import Budget
 from loom_core.tools.builtin.config import BuiltinToolsConfig
+from loom_core.tools.patterns import matcher
 from loom_core.tools.permission.rule import PermissionRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from loom_core.tools.execution.retries import ToolRetries
     from loom_core.tools.execution.scheduler import Scheduler
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "OnOff",
     "ProfileConfig",
     "SchedulerConfig",
+    "ToolRetriesConfig",
     "UserMemoryConfig",
 ]
 
@@ -106,6 +110,38 @@ class SchedulerConfig(_Section):
         from loom_core.tools.execution.scheduler import Scheduler
 
         return Scheduler(**self.model_dump())
+
+
+class ToolRetriesConfig(_Section):
+    """Retries of tool calls that failed for a reason that passes, and for which a retry is harmless."""
+
+    retries: int = Field(default=2, ge=0, le=20, description="Maximum number of retries of a call.")
+    base: float = Field(default=0.5, ge=0, description="Maximum of the first wait, in seconds.")
+    cap: float = Field(default=8.0, ge=0, description="Maximum of any wait, in seconds.")
+    longest_wait: float = Field(
+        default=60.0, ge=0, description="In seconds; if a service asks for a longer wait, there is no retry."
+    )
+    tools: dict[str, Annotated[int, Field(ge=0, le=20)]] = Field(
+        default={},
+        description='Another number of retries by name pattern, as in `{"github:*": 4, "pay": 0}`; the first '
+        "match counts.",
+    )
+
+    @field_validator("tools")
+    @classmethod
+    def _are_patterns(cls, tools: dict[str, int]) -> dict[str, int]:
+        for pattern in tools:
+            try:
+                matcher(pattern)
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
+        return tools
+
+    def policy(self) -> ToolRetries:
+        """Convert to the policy of the agent."""
+        from loom_core.tools.execution.retries import ToolRetries
+
+        return ToolRetries(**self.model_dump())
 
 
 class ApprovalsConfig(_Section):
@@ -190,6 +226,7 @@ class ProfileConfig(_Section):
         default="ask", description="Action for calls that match no rule and are not harmless."
     )
     budget: BudgetConfig = BudgetConfig()
+    tool_retries: ToolRetriesConfig = ToolRetriesConfig()
     priority: int = Field(
         default=0,
         ge=-1000,

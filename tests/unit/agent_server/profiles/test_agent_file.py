@@ -11,6 +11,7 @@ from loom_agent.profiles.agents import Agents
 from loom_core.errors import ConfigError, NotFoundError
 from loom_core.jsonc import JsonReader
 from loom_core.runs.journal import Journal
+from loom_core.tools import ToolRetries
 
 
 @pytest.fixture
@@ -166,3 +167,25 @@ async def test_how_many_calls_run_and_how_long_is_said_for_all_profiles(profiles
 def test_a_scheduler_that_cannot_be_is_refused_with_its_place(read, wrong):
     with pytest.raises(ConfigError, match=r"agent\.json:1:\d+: scheduler\."):
         read(f'{{"scheduler": {wrong}}}')
+
+
+async def test_a_profile_says_how_often_calls_are_repeated(settings, home):
+    text = (
+        '{"profiles": {"default": {"tool_retries": {"retries": 3, "cap": 4, "tools": {"git*": 5}}}, "b": {}}}'
+    )
+    (home / "agent.json").write_text(text, encoding="utf-8")
+    file = read_agent_file(home / "agent.json", provider="mock")
+    agents = Agents(settings(), Journal())
+    async with anyio.create_task_group() as tasks:
+        agents.work_in(tasks)
+        given, usual = [(await agents.get(file, name)).agent.parts.retries for name in file.profiles]
+        await agents.close()
+        tasks.cancel_scope.cancel()
+    assert given == ToolRetries(retries=3, cap=4.0, tools={"git*": 5})
+    assert usual == ToolRetries()
+
+
+@pytest.mark.parametrize("wrong", ['{"retries": -1}', '{"tools": {"re:(": 1}}', '{"tools": {"x": 1.5}}'])
+def test_retries_that_cannot_be_are_refused_with_their_place(read, wrong):
+    with pytest.raises(ConfigError, match=r"agent\.json:1:\d+: profiles\.a\.tool_retries"):
+        read(f'{{"profiles": {{"a": {{"tool_retries": {wrong}}}}}}}')

@@ -64,6 +64,33 @@ async def test_a_status_is_told_in_words_with_advice(connected, web, status, bod
     assert words in str(error)
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "wait", "not_run"),
+    [
+        ("429 Slow", "Retry-After: 7\r\n", 7.0, True),
+        ("429 Slow", "", None, True),
+        ("503 Busy", "Retry-After: 2\r\n", 2.0, True),
+        ("503 Busy", "", None, False),
+        ("502 Gateway", "", None, False),
+    ],
+)
+async def test_a_server_that_is_busy_says_when_to_come_back_and_whether_it_ran_the_call(
+    connected, web, status, headers, wait, not_run
+):
+    body = b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "later"}}'
+
+    def busy(connection):
+        head = f"HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    async with connected(entry(Scripted(web, **{"tools/call": busy}).url)) as connection:
+        with pytest.raises(ServerError, match="later") as caught:
+            await connection.call_tool("write", {})
+    error = caught.value
+    assert (error.failure, error.retry_after, error.not_run) == ("busy", wait, not_run)
+    assert ("It is not known whether `write` was carried out" in error.message) == (not not_run)
+
+
 async def test_the_first_refusal_is_told_and_not_what_the_older_way_of_opening_came_to(connected, web):
     def answer(asked, connection):
         status = "401 No" if b"server/discover" in asked.body else "400 Bad"

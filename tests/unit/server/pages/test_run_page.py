@@ -51,6 +51,20 @@ def test_a_turn_and_its_calls_are_spans_with_all_their_events(events):
     ]
 
 
+def test_each_attempt_of_a_call_is_a_span_and_the_wait_between_them_is_not(events):
+    happened = events(
+        (0.0, "tool_calls_start", _CALLS),
+        (1.0, "tool_start", {"call_id": "c1", "tool": "查找"}),
+        (3.0, "tool_retry", {"call_id": "c1", "tool": "查找", "status": "timeout", "wait": 2.0}),
+        (5.0, "tool_start", {"call_id": "c1", "tool": "查找"}),
+        (6.0, "tool_result", {"call_id": "c1", "tool": "查找", "status": "success"}),
+    )
+    assert _told(spans_of(happened)) == [
+        ("tool", "查找", 1.0, 3.0, "timeout", (1, 2, 3)),
+        ("tool", "查找", 5.0, 6.0, "ok", (1, 4, 5)),
+    ]
+
+
 def test_a_call_that_is_refused_took_no_time_and_its_question_was_answered(events):
     happened = events(
         (0.0, "tool_calls_start", _CALLS),

@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.tools.builtin.http_request import HttpAccess, http_get_tool, http_request_tool
-from loom_core.tools.interface import CallContext, Tool
+from loom_core.tools.interface import CallContext, Tool, ToolFailure
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer
@@ -52,6 +52,24 @@ async def test_json_comes_as_it_is_and_a_failure_says_so(server: LocalServer) ->
 
     assert (await _text(http_get_tool(_LOCAL), url=url)).endswith('\netag: "7"\n\n{"a": 1}')
     assert "HTTP 404" in await _problem(http_get_tool(_LOCAL), url=gone)
+
+
+async def test_a_failure_says_whether_anything_was_done_and_who_can_help(server: LocalServer) -> None:
+    post = http_request_tool(_LOCAL)
+    busy = server.answers("/busy", status=503, Retry_After="3")
+    broken = server.answers("/broken", status=503)
+    closed = server.answers("/closed", b"no", status=401)
+
+    refused = await post.call({"method": "POST", "url": busy})
+    unknown = await post.call({"method": "POST", "url": broken})
+    unauthorized = await post.call({"method": "POST", "url": closed})
+    unreachable = await post.call({"method": "POST", "url": "http://127.0.0.1:9/"})
+
+    assert refused.failure == ToolFailure("unavailable", nothing_done=True, retry_after=3.0)
+    assert unknown.failure == ToolFailure("unavailable")
+    assert unauthorized.failure is not None
+    assert "The operator configures them (`http.headers` of the tools)" in unauthorized.text
+    assert unreachable.failure == ToolFailure("connection", nothing_done=True)
 
 
 async def test_a_long_text_comes_in_pieces(server: LocalServer) -> None:
