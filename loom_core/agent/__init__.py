@@ -9,10 +9,12 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
+    from loom_core.agent.fork import ForkOptions
     from loom_core.agent.hooks import Hooks, Veto
     from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.request import RunOptions
     from loom_core.agent.result import RunError, RunResult
+    from loom_core.agent.steps import AgentStep, StepCall, read_steps
     from loom_core.agent.teams.agent_tool import AgentTool
     from loom_core.agent.teams.chain import Chain
     from loom_core.agent.teams.composition import Composition, Runnable
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Abort",
     "Agent",
+    "AgentStep",
     "AgentTool",
     "ApprovalDecision",
     "Budget",
@@ -42,6 +45,7 @@ __all__ = [
     "Composition",
     "CompositionResult",
     "EventType",
+    "ForkOptions",
     "Hooks",
     "InMemoryMemory",
     "InputResponse",
@@ -69,6 +73,7 @@ __all__ = [
     "RunUsage",
     "Runnable",
     "SQLiteMemory",
+    "StepCall",
     "StepError",
     "StepEvent",
     "StepResult",
@@ -77,6 +82,7 @@ __all__ = [
     "Veto",
     "Workflow",
     "WorkflowStep",
+    "read_steps",
 ]
 
 if not TYPE_CHECKING:

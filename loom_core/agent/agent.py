@@ -25,6 +25,7 @@ from loom_core.agent.argument_validation import (
     validate_parts,
 )
 from loom_core.agent.compaction_settings import Compaction, CompactorFactory
+from loom_core.agent.fork import ForkOptions, ForkPlan
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import AgentParts
@@ -42,7 +43,7 @@ from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.runs.run import Budget, Run, RunRequest, caller_name
+from loom_core.runs.run import FORK_OF, FORK_STEP, OF_ONE_RUN, Budget, Run, RunRequest, caller_name
 from loom_core.tools.execution.pipeline import ToolPipeline
 from loom_core.tools.execution.retries import ToolRetries
 from loom_core.tools.execution.scheduler import Scheduler
@@ -344,6 +345,50 @@ class Agent:
         if run.status in {"paused", "failed", "aborted"}:
             await self.journal.send_commands(run_id, Resume())
         return RunResult[dict[str, Any]].of(await self._execute_run(run))
+
+    async def fork(self, run_id: str, *, at: int, **change: Unpack[ForkOptions]) -> RunResult[dict[str, Any]]:
+        """Run a fork of a run, possibly of another agent of the same journal, from one of its steps on.
+
+        The fork begins with the recorded steps before this one, which cost nothing and have no effects. It
+        does this step again, or takes the given outcome, and goes on: calls are made for real, by the
+        permissions of this agent. It has the original's budget for itself. Approvals for the rest of a run
+        are not taken along. The original stays as it is.
+
+        Args:
+            run_id: the original.
+            at: number of the step; see `read_steps`.
+            change: see `ForkOptions`.
+
+        Raises:
+            InvalidInputError: the run has no such step, or the outcome does not fit it; or as for `run`.
+            NotFoundError: there is no such run, or a given call is of an unknown tool.
+            StoreError: the journal cannot be written.
+        """
+        return RunResult[dict[str, Any]].of(
+            await self._execute_run(await self.create_fork(run_id, at=at, **change))
+        )
+
+    async def create_fork(self, run_id: str, *, at: int, **change: Unpack[ForkOptions]) -> Run:
+        """Create a fork without executing it, for example for a `RunHost`; see `fork`."""
+        run = await self.journal.get(run_id)
+        events = await self.journal.events(run_id, limit=run.last_seq)
+        outcome = change.get("outcome")
+        if outcome is not None and not isinstance(outcome, str):
+            find = self.parts.toolbox.find
+            outcome = [replace(each, name=find(each.name).wire_name) for each in outcome]
+        plan = ForkPlan.at(run_id, events, at)
+        begins = plan.first_events(outcome=outcome, message=change.get("message", ""))
+        known = {name: value for name, value in run.request.metadata.items() if name not in OF_ONE_RUN}
+        request = self.request(
+            run.request.goal,
+            output_schema=run.request.output_schema,
+            session_id=run.request.session_id if change.get("same_session", False) else "",
+            budget=change.get("budget", run.request.budget),
+            allowed_tools=run.request.allowed_tools,
+            caller=change.get("caller", run.request.caller),
+            metadata={**known, FORK_OF: run_id, FORK_STEP: at},
+        )
+        return await self.journal.fork(run_id, request, begins)
 
     async def send_command(self, run_id: str, order: Command) -> Run:
         """Send a command to a run; see `Journal.send_commands`."""

@@ -285,6 +285,14 @@ class RunState:
         if text:
             self.inbox.append(UserMessage((TextPart(text),)))
 
+    def fork(self) -> None:
+        """Become the state of a fork: its budget, and what people approve for the run, are its own."""
+        self.calls_begun, self.granted_from = 0, RunUsage()
+        self.approved.clear()
+        self.nudges.clear()
+        self.refused_arguments.clear()
+        self.closing = ""
+
     @classmethod
     def restore(cls, steps: Sequence[Step]) -> RunState:
         """Restore the state from the journaled events."""
@@ -330,6 +338,8 @@ class RunState:
                 self.apply_compaction(list(map(message_from_json, kept["history"])), taken=kept["taken"])
             case "resumed":
                 self.resume(_parse_usage(kept["spent"]), kept["text"])
+            case "forked":
+                self.fork()
             case _:
                 pass  # an event of a newer version that changes nothing here
 
@@ -428,7 +438,8 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self._spent = add_answer_usage(self._spent, response.usage)
         used, total = _usage(response.usage), _usage(self._spent.usage)
         kept = {"message": message_to_json(message), "finish": response.finish, "usage": used}
-        self._add("usage", {**used, "total": total}, kept, spent=self.spent)
+        payload = {**used, "total": total, "finish": response.finish}
+        self._add("usage", payload, kept, spent=self.spent)
         self.state.add_response(response)
 
     def add_compaction_usage(self, usage: Usage) -> None:

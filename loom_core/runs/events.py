@@ -28,11 +28,13 @@ EventType = Literal[
     "compression_warning",  # used, window, ratio
     "compression_applied",  # before, after, ratio: tokens; dropped, kept: messages
     "usage",  # input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
-    # estimated, cost: the fields of `Usage`, of this answer; total: the same of the run
+    # estimated, cost: the fields of `Usage`, of this answer; total: the same of the run; finish: why it ended
     "message_received",  # text: a message of the user while it ran
     "operator_message",  # call_id, by, text: an operator took the conversation, or wrote to the user
     "paused",  # by
     "resumed",  # by, from_status
+    "forked",  # run_id, step, given: the events before this one are copies of those of that run, up to that
+    # step; given: whether the outcome of the step was given to the fork; it follows then
     "agent_finish",  # output, structured
     "route",  # the fields of `RoutingOutcome`: how a flow was chosen
     "flow_start",  # flow_id, name, message, inputs, config; step_id: the step that runs it, or empty

@@ -12,6 +12,9 @@ from loom_core.llm.interface import Usage
 
 __all__ = [
     "CALLER_NAME",
+    "FORK_OF",
+    "FORK_STEP",
+    "OF_ONE_RUN",
     "PARALLEL_RUNS",
     "PARENT_CALL",
     "PARENT_RUN",
@@ -38,9 +41,16 @@ TRACE = "trace"
 CALLER_NAME = "caller_name"
 """Key of `RunRequest.metadata`: the caller's display name, besides the id `RunRequest.caller`."""
 
+FORK_OF = "fork_of"
+FORK_STEP = "fork_step"
+"""Keys of `RunRequest.metadata`: the run that this one is a fork of, and the step from which it differs."""
+
 PARALLEL_RUNS = "parallel_runs"
 """Key of `RunRequest.metadata`: ids of the session's runs that it may run in parallel with.
 Only for runs that do not change the session's memory."""
+
+OF_ONE_RUN = frozenset({PARENT_RUN, PARENT_CALL, TRACE, CALLER_NAME, PARALLEL_RUNS, FORK_OF, FORK_STEP})
+"""Keys of `RunRequest.metadata` above: a fork does not take them along."""
 
 RunStatus = Literal["working", "input_required", "paused", "completed", "failed", "aborted"]
 """`working`: a process executes it, or the next one that polls will; `input_required`: it waits for a

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from base64 import b32encode
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import revives
 from loom_core.runs.journal.rows.commands import load_commands
-from loom_core.runs.journal.rows.json_column import from_column
-from loom_core.runs.journal.rows.runs import FINAL_STATUSES, request_column, select_runs, standing_column
+from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.runs.journal.rows.runs import (
+    FINAL_STATUSES,
+    event_keys,
+    find_run,
+    request_column,
+    select_runs,
+    standing_column,
+)
+from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.journal.rows.sessions import begin_session, find_session
 from loom_core.runs.run import PARALLEL_RUNS, Run
 
 if TYPE_CHECKING:
+    from loom_core.runs.events import EventType
+    from loom_core.runs.journal.rows.runs import StoredRun
     from loom_core.runs.run import RunRequest, RunStatus
     from loom_core.storage.sql import SQLConnection
 
-__all__ = ["create_run", "id_for", "new_id"]
+__all__ = ["NewEvent", "create_run", "fork_run", "id_for", "new_id"]
 
 _ID_BYTES = 10
 _SAME = {
@@ -87,6 +99,47 @@ def create_run(db: SQLConnection, request: RunRequest, *, begins_session: bool =
     ).fetchone()
     db.execute("INSERT INTO requests VALUES (?, ?)", (key, body))
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event of a fork that the original does not have; see `RunLog.add`."""
+
+    type: EventType
+    payload: Mapping[str, Any]
+    state: Any
+
+
+def fork_run(
+    db: SQLConnection, source: StoredRun, request: RunRequest, events: Sequence[int | NewEvent]
+) -> Run:
+    """Create a run that begins with events of another one; see `Journal.fork`; part of a transaction.
+
+    The blobs that these events name are copied, so that they outlive the original.
+    """
+    made = create_run(db, request)
+    key, at = find_run(db, made.id).key, 0.0
+    old, new = (f"loom://runs/{each.id}/blobs/" for each in (source.run, made))
+    sql = "SELECT key, at, type, payload, state FROM events WHERE key BETWEEN ? AND ?"
+    first = source.key << SEQ_BITS
+    known = {row["key"] - first: row for row in db.execute(sql, event_keys(source.key))}
+    rows: list[tuple[object, ...]] = []
+    blobs = 0
+    for seq, event in enumerate(events, start=1):
+        if isinstance(event, NewEvent):
+            state = None if event.state is None else to_column(event.state)
+            at, type_, texts = made.created, event.type, [to_column(event.payload), state]
+        else:
+            _, copied, type_, *texts = known[event]
+            at = max(at, copied)
+        named = (int(each) for text in texts if text for each in re.findall(rf"{old}(\d+)", text))
+        blobs = max(blobs, *named, 0)
+        payload, state = (text and text.replace(old, new) for text in texts)
+        rows.append(((key << SEQ_BITS) + seq, at, type_, payload, state))
+    db.executemany("INSERT INTO events (key, at, type, payload, state) VALUES (?, ?, ?, ?, ?)", rows)
+    sql = "INSERT INTO blobs SELECT ?, number, media_type, content FROM blobs WHERE run = ? AND number <= ?"
+    db.execute(sql, (key, source.key, blobs))
+    return find_run(db, made.id).run
 
 
 def _difference(known: RunRequest, request: RunRequest) -> str:

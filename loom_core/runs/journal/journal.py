@@ -19,7 +19,7 @@ from loom_core.observability.propagation import inject_context
 from loom_core.redaction import Redaction
 from loom_core.runs.commands import Resume, Retry
 from loom_core.runs.events import EventType, StreamEvent
-from loom_core.runs.journal.creation import create_run, id_for, new_id
+from loom_core.runs.journal.creation import NewEvent, create_run, fork_run, id_for, new_id
 from loom_core.runs.journal.drivers import claim_run, find_unclaimed_runs
 from loom_core.runs.journal.notifier import Inbox
 from loom_core.runs.journal.rows.commands import (
@@ -101,12 +101,25 @@ class Journal:
                 ended; or JSON cannot hold the request.
             NotFoundError: there is no such session of this caller.
         """
-        if trace := inject_context():
-            request = replace(request, metadata={TRACE: trace, **request.metadata})
-        if name := current_fields().get("caller"):
-            request = replace(request, metadata={CALLER_NAME: name, **request.metadata})
+        request = _with_context(request)
         made = await self.store.write(lambda db: create_run(db, request, begins_session=begins_session))
         return await self.get(made.id) if made.last_seq else made
+
+    async def fork(self, run_id: str, request: RunRequest, events: Sequence[int | NewEvent]) -> Run:
+        """Create a run that begins with a copy of events of another one, which stays as it is.
+
+        Args:
+            run_id: the other run.
+            request: the request; it has no idempotency key.
+            events: in order: seqs of events to copy, with their states, and new events. The copy of an event
+                differs only in the addresses of blobs.
+
+        Raises:
+            InvalidInputError: as for `create`.
+            NotFoundError: there is no such run; or as for `create`.
+        """
+        request = _with_context(request)
+        return await self.store.write(lambda db: fork_run(db, find_run(db, run_id), request, events))
 
     async def get(self, run_id: str, *, caller: str | None = None) -> Run:
         """Return a run in its current state.
@@ -467,6 +480,15 @@ class Journal:
     async def aclose(self) -> None:
         """Write queued changes, release the runs of this process, and close the file."""
         await self.store.aclose()
+
+
+def _with_context(request: RunRequest) -> RunRequest:
+    """Return the request with the current trace and the caller's display name."""
+    if trace := inject_context():
+        request = replace(request, metadata={TRACE: trace, **request.metadata})
+    if name := current_fields().get("caller"):
+        request = replace(request, metadata={CALLER_NAME: name, **request.metadata})
+    return request
 
 
 _log = logging.getLogger(__name__)

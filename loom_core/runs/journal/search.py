@@ -11,6 +11,7 @@ from loom_core.cjk import is_cjk
 from loom_core.llm.message_json import message_from_json
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import select_runs
+from loom_core.runs.run import FORK_OF
 from loom_core.tools.tool_search import search_words
 
 if TYPE_CHECKING:
@@ -155,4 +156,4 @@ def search_runs(
 
 
 def _searchable_text(run: Run) -> str:
-    return f"{run.request.goal}\n{run.output}"
+    return f"{run.request.goal}\n{run.output}\n{run.request.metadata.get(FORK_OF, '')}"

@@ -222,12 +222,12 @@ def _share(text: str) -> float:
 
 
 def _runs(commands: ServerCommands) -> None:
-    runs = commands.add("runs", "list runs; show, resume, pause, abort, decide, forget one")
+    runs = commands.add("runs", "list runs; show, resume, fork, pause, abort, decide, forget one")
     runs.add_argument(
         "action",
         nargs="?",
         default="list",
-        choices=["list", "show", "resume", "pause", "abort", "decide", "forget"],
+        choices=["list", "show", "resume", "fork", "pause", "abort", "decide", "forget"],
         help="what to do (default list)",
     )
     runs.add_argument("run_id", nargs="?", default="", metavar="RUN", help="id of the run; with list: words")
@@ -241,13 +241,30 @@ def _runs(commands: ServerCommands) -> None:
         help="with decide: approve, deny, edit or answer",
     )
     runs.add_argument(
-        "--with", dest="given", metavar="JSON", help="with edit and answer: arguments or answer"
+        "--with",
+        dest="given",
+        metavar="JSON",
+        help="with edit and answer: arguments or answer; with fork: the outcome of the step, which is not"
+        ' done again then: a text, or the calls of an answer, as {"tool": …, "arguments": …}',
     )
+    runs.add_argument(
+        "--at",
+        type=int,
+        metavar="STEP",
+        help="with fork: the step, numbered as `runs show` does, from which the new run differs",
+    )
+    runs.add_argument("--message", default="", metavar="TEXT", help="with fork: a message for the model")
+    runs.add_argument(
+        "--same-session",
+        action="store_true",
+        help="with fork: replace the conversation of the session (default: a copy in a new session)",
+    )
+    runs.add_argument("--profile", default="", metavar="NAME", help="with fork: another profile")
     runs.add_argument("--reason", default="", help="with deny and abort: why")
     runs.add_argument("--status", action="append", default=[], help="with list: only these (may be repeated)")
     runs.add_argument("--limit", type=int, default=20, help="with list: how many (default 20)")
     add_html_option(runs)
-    runs.add_argument("--quiet", action="store_true", help="with resume: show the answer only")
+    runs.add_argument("--quiet", action="store_true", help="with resume and fork: show the answer only")
     _journal(runs, _KEPT)
 
     events = commands.add("events", "show the events of a run")

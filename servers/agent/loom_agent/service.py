@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from loom_agent.engine import Engine
 from loom_agent.profiles.approvers import Approvers
+from loom_core.agent.fork import ForkOptions
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision, InputResponse, Resume
 from loom_core.runs.run import is_for_call
@@ -129,7 +130,7 @@ class AgentService:
             goal,
             output_schema=output_schema,
             session_id=session_id,
-            budget=_limit_budget(made.agent.budget, budget),
+            budget=_limit_budget(made.agent.budget, {} if budget is None else budget.model_dump()),
             allowed_tools=allowed_tools,
             idempotency_key=idempotency_key,
             caller=caller.id,
@@ -139,6 +140,25 @@ class AgentService:
         self._engine.mark_servers_awaited(name)
         with use_caller(FULL_ACCESS):  # the run continues after the end of the call
             return await host.start(request)
+
+    async def fork(self, run: Run, *, at: int, profile: str = "", change: ForkOptions) -> Run:
+        """Create a fork of a run for the caller and start to execute it; return at once.
+
+        Args:
+            run: the run.
+            at: number of the step from which the fork differs; see `Agent.fork`.
+            profile: the profile that executes it; empty for that of the run.
+            change: see there; the budget is that of the run, within the limits of the profile.
+
+        Raises:
+            LoomError: as for `start`, and for `Agent.fork`.
+        """
+        made = await self.agent(profile or run.request.profile)
+        budget = _limit_budget(made.agent.budget, asdict(run.request.budget))
+        change = {**change, "budget": budget, "caller": current_caller().id}
+        fork = await made.agent.create_fork(run.id, at=at, **change)
+        await self.adopt(fork.id)
+        return fork
 
     async def run(self, run_id: str) -> Run:
         """Return a run in its current state.
@@ -392,11 +412,9 @@ def _is_for_run(decision: ApprovalDecision | InputResponse) -> bool:
     return isinstance(decision, ApprovalDecision) and decision.scope == "run"
 
 
-def _limit_budget(most: Budget, asked: BudgetInput | None) -> Budget:
+def _limit_budget(most: Budget, asked: Mapping[str, Any]) -> Budget:
     """Limit the requested budget to that of the profile."""
-    if asked is None:
-        return most
-    wanted = {name: value for name, value in asked.model_dump().items() if value is not None}
+    wanted = {name: value for name, value in asked.items() if value is not None}
     limits = {name: getattr(most, name) for name in wanted}
     granted = {
         name: value if limits[name] is None else min(value, limits[name]) for name, value in wanted.items()

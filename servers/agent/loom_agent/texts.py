@@ -30,6 +30,7 @@ __all__ = [
     "run_text",
     "runs_text",
     "search_text",
+    "short_line",
 ]
 
 _ARGUMENTS = 2000  # characters of a call's arguments that are shown
@@ -143,7 +144,7 @@ def question_of(pending: Pending, wording: Wording) -> str:
 
 def goal_line(run: Run) -> str:
     """Return the beginning of a run's goal, in a line."""
-    return _short(run.request.goal, _GOAL)
+    return short_line(run.request.goal, _GOAL)
 
 
 def run_line(run: Run) -> RunLine:
@@ -160,15 +161,17 @@ def run_line(run: Run) -> RunLine:
     )
 
 
-def runs_text(result: RunsResult) -> str:
-    """Format the result of `agent_runs`."""
+def runs_text(result: RunsResult, *, remarks: Mapping[str, str] | None = None) -> str:
+    """Format the result of `agent_runs`; with remarks about runs, by their ids."""
     if not result.runs:
         return "There is no such run. agent_run starts one."
     budget = TextBudget(narrow="status, session_id, query or limit", separator="\n")
     for run in result.runs:
         waits = f", waits for {run.pending}" if run.pending else ""
+        remark = (remarks or {}).get(run.run_id, "")
         budget.add(
-            f"- {run.run_id} ({run.status}{waits}; session {run.session_id}): {escape_controls(run.goal)}"
+            f"- {run.run_id} ({run.status}{waits}; session {run.session_id}{remark and f'; {remark}'}):"
+            f" {escape_controls(run.goal)}"
         )
     return budget.text()
 
@@ -179,7 +182,7 @@ def events_text(result: EventsResult, *, tokens: int = TOKEN_CAP // 2) -> tuple[
         return f"Nothing has happened since. The run is {result.status}.", 0
     budget = TextBudget(tokens, narrow="after_seq and limit", separator="\n")
     for event in result.events:
-        budget.add(f"{event.seq} {event.type} {escape_controls(_short(_json(event.payload), _PAYLOAD))}")
+        budget.add(f"{event.seq} {event.type} {escape_controls(short_line(_json(event.payload), _PAYLOAD))}")
     more = f"\n[more: go on with after_seq={result.last_seq}]" if result.more else ""
     return f"{budget.text()}{more}", budget.shown
 
@@ -191,7 +194,7 @@ def search_text(result: SearchResult) -> str:
         arguments = ", ".join(tool.arguments.get("properties", {})) or "none"
         budget.add(
             f"- {escape_controls(tool.name)} ({tool.permission}):"
-            f" {escape_controls(_short(tool.description, _PAYLOAD))}"
+            f" {escape_controls(short_line(tool.description, _PAYLOAD))}"
             f" Arguments: {escape_controls(arguments)}"
         )
     found = budget.text() if result.tools else f"None of the {result.total} tools fits. Try other words."
@@ -203,7 +206,8 @@ def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
     return escape_controls(text if len(text) <= _ARGUMENTS else f"{text[:_ARGUMENTS]} …")
 
 
-def _short(text: str, most: int) -> str:
+def short_line(text: str, most: int) -> str:
+    """Return a text in one line, cut after so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most].rstrip()} …"
 
@@ -242,6 +246,10 @@ class Wording:
         finished: the run is completed.
         may_run: question whether a call may run.
         may_run_again: question whether to repeat a call with unknown outcome.
+        steps: heading of the steps.
+        answer: the kind of a step that is an answer of the model.
+        given: mark of a step whose outcome was given to a fork.
+        fork: of which run it is a fork.
     """
 
     head: str = "Run {run_id} (session {session_id}): {status}"
@@ -292,6 +300,10 @@ class Wording:
     finished: str = "done"
     may_run: str = "The agent wants to call {tool} with {arguments}. {reason} Allow it?"
     may_run_again: str = "The agent had begun to call {tool} with {arguments}. {reason} Call it again?"
+    steps: str = "Steps:"
+    answer: str = "answer"
+    given: str = " (given)"
+    fork: str = "fork of {run_id} at step {step}"
 
     @classmethod
     def for_goal(cls, goal: str) -> Wording:
@@ -348,4 +360,8 @@ _CHINESE = Wording(
     finished="完成",
     may_run="智能体要以 {arguments} 调用 {tool}。{reason} 是否允许？",
     may_run_again="智能体曾开始以 {arguments} 调用 {tool}。{reason} 是否再次调用？",
+    steps="步骤：",
+    answer="回答",
+    given="（给定）",
+    fork="{run_id} 的分叉，自第 {step} 步起",
 )

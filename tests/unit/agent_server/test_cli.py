@@ -139,6 +139,33 @@ def test_a_question_whose_tool_has_gone_is_asked_again_when_the_run_goes_on(comm
     assert json.loads(out)["pending"][0]["kind"] == "question"
 
 
+def test_a_run_is_forked_at_a_step_that_show_numbers(command):
+    _, out, _ = command("run", "现在几点？", "--json")
+    origin = json.loads(out)["run_id"]
+    _, out, _ = command("runs", "show", origin)
+    assert "\n  1  回答 我先使用 clock。 → clock {}\n  2  clock ✓ 20" in out
+    code, out, err = command("runs", "fork", origin, "--at", "2", "--with", "早上三点")
+    assert (code, out.splitlines()[0]) == (0, "工具的结果：早上三点")
+    assert f"{origin} 的分叉，自第 2 步起" in err
+    _, out, _ = command("runs", "list", origin)
+    assert f"{origin} 的分叉" in out
+    _, out, _ = command("runs", "show", "latest", "--json")
+    fork = json.loads(out)
+    assert (fork["fork_of"], fork["fork_step"], fork["usage"]["tool_calls"]) == (origin, 2, 0)
+    assert [step["is_given"] for step in fork["steps"]] == [False, True, False]
+    call = '[{"tool": "keep_note", "arguments": {"text": "海"}}]'
+    code, out, _ = command("runs", "fork", "latest", "--at", "1", "--with", call, "--json")
+    assert (code, json.loads(out)["pending"][0]["arguments"]) == (3, {"text": "海"})
+
+
+def test_a_fork_without_a_step_of_the_run_is_refused(command):
+    command("run", "What time is it?", "--quiet")
+    for arguments, said in (((), "Give its number by --at"), (("--at", "9"), "It has the steps 1 to 3.")):
+        code, out, err = command("runs", "fork", "latest", *arguments)
+        assert (code, out) == (1, "")
+        assert said in err
+
+
 def test_a_run_is_shown_with_what_can_be_typed_next(command):
     _, out, _ = command("run", "What time is it?", "--json")
     done = json.loads(out)

@@ -147,10 +147,8 @@ async def _runs(service: AgentService, args: argparse.Namespace, interrupts: Int
         return await _list(service, args)
     if not args.run_id:
         raise _no_run(args.action)
-    if args.action == "resume":
-        run = await service.resume(args.run_id, by=_BY)
-        run, interrupted = await _watch(service, run, args, interrupts, after=None)
-        return _INTERRUPTED if interrupted else _report(service, run, args)
+    if args.action in {"resume", "fork"}:
+        return await _go_on(service, args, interrupts)
     if args.action == "forget":
         await service.journal().purge(args.run_id)
         out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} was purged.")
@@ -165,11 +163,10 @@ async def _runs(service: AgentService, args: argparse.Namespace, interrupts: Int
         told, run = run, await service.send_commands(run.id, order)
         if args.action == "abort" and not told.driver:
             run = await _abort_here(service, run)
-    if args.json:
+    if args.action == "show":
+        await _show(service, run, as_json=args.json)
+    elif args.json:
         out_json(run_info(run, by_tool=True, by_asking=False))
-    elif args.action == "show":
-        info = run_info(run, by_tool=True, by_asking=False)
-        out(run_text(run, info.model_copy(update={"next": _next(run)})))
     else:
         done = f": {args.action}d." if args.action == "decide" else f" will {args.action}."
         out(f"{run.id}{' is aborted.' if run.status == 'aborted' else done}")
@@ -179,6 +176,33 @@ async def _runs(service: AgentService, args: argparse.Namespace, interrupts: Int
                 f"loom-agent-server runs resume {run.id}"
             )
     return 0
+
+
+async def _go_on(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    """Resume or fork a run, and watch it; return the exit code."""
+    from loom_agent.command_line.run_steps import fork_run, fork_text
+    from loom_core.server.runs.html_option import find_run
+
+    if args.action == "resume":
+        run = await service.resume(args.run_id, by=_BY)
+    else:
+        run = await fork_run(service, await find_run(service, args.run_id), args)
+        if not args.quiet and not args.json:
+            say(f"{run.id}: {fork_text(run)}")
+    run, interrupted = await _watch(service, run, args, interrupts, after=None)
+    return _INTERRUPTED if interrupted else _report(service, run, args)
+
+
+async def _show(service: AgentService, run: Run, *, as_json: bool) -> None:
+    """Show a run with its steps."""
+    from loom_agent.command_line.run_steps import fork_text, run_steps, steps_json, steps_text
+
+    steps, info = await run_steps(service, run), run_info(run, by_tool=True, by_asking=False)
+    if as_json:
+        out_json({**info.model_dump(mode="json"), **steps_json(run, steps)})
+        return
+    text = run_text(run, info.model_copy(update={"next": _next(run)}))
+    out("\n\n".join(filter(None, [fork_text(run), steps_text(run, steps), text])))
 
 
 def _no_run(action: str) -> InvalidInputError:
@@ -212,11 +236,15 @@ async def _page(service: AgentService, args: argparse.Namespace) -> int:
 
 
 async def _list(service: AgentService, args: argparse.Namespace) -> int:
-    result = RunsResult(runs=[run_line(run) for run in await _find_runs(service, args, limit=args.limit)])
+    from loom_agent.command_line.run_steps import fork_text
+
+    runs = await _find_runs(service, args, limit=args.limit)
+    result = RunsResult(runs=[run_line(run) for run in runs])
     if args.json:
         out_json(result)
     else:
-        out(runs_text(result) if result.runs else "There is no such run.")
+        remarks = {run.id: fork_text(run) for run in runs}
+        out(runs_text(result, remarks=remarks) if runs else "There is no such run.")
     return 0
 
 

@@ -14,7 +14,7 @@ from loom_core.errors import InvalidInputError, NotFoundError, StoreError
 from loom_core.llm.interface import Usage
 from loom_core.observability.log_fields import logging_with
 from loom_core.runs.commands import OperatorMessage
-from loom_core.runs.journal import Journal, RunLog
+from loom_core.runs.journal import Journal, NewEvent, RunLog
 from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunUsage, caller_name
 
 
@@ -477,3 +477,33 @@ async def test_an_operator_writes_only_where_a_run_waits_for_one(journal: Journa
         await journal.send_commands(run.id, OperatorMessage(id="h", text="Hello", by="Anna"))
     with pytest.raises(InvalidInputError, match="does not wait for"):
         await journal.send_commands(run.id, OperatorMessage(id="x", text="Hello", by="Anna"))
+
+
+async def test_a_fork_keeps_its_events_and_blobs_when_the_original_is_gone(journal: Journal) -> None:
+    run = await journal.create(RunRequest(goal="读"))
+    async with await claimed(journal, run.id) as log:
+        log.add("request_start", {"goal": "读"}, state={"history": []})
+        for number in (1, 2):
+            await log.save_blob(f"全文 {number}".encode(), "text/plain")
+            text = f"loom://runs/{run.id}/blobs/{number}"
+            log.add("tool_result", {"text": text}, state={"message": text})
+        log.add("agent_finish", {"output": "好"}, status="completed", output="好")
+    given = NewEvent("message_received", {"text": "再读"}, {"text": "再读"})
+    fork = await journal.fork(run.id, RunRequest(goal="读"), [1, 2, given])
+    assert (fork.status, fork.last_seq, fork.output) == ("working", 3, "")
+    await journal.purge(run.id)
+    events = await journal.events(fork.id)
+    assert [(event.seq, event.type) for event in events] == [
+        (1, "request_start"),
+        (2, "tool_result"),
+        (3, "message_received"),
+    ]
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert events[1].payload["text"] == f"loom://runs/{fork.id}/blobs/1"
+    assert await journal.blob(fork.id, 1) == ("全文 1".encode(), "text/plain")
+    async with await claimed(journal, fork.id) as log:
+        states = [step.state for step in log.steps]
+        assert states == [{"history": []}, {"message": events[1].payload["text"]}, {"text": "再读"}]
+        assert await log.save_blob("新".encode(), "text/plain") == 2, (
+            "the blob of a later event is not copied"
+        )
