@@ -16,6 +16,7 @@ from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
 from loom_core.llm.interface import (
     ChatOptions,
     ChatRequest,
+    FinishReason,
     LLMProvider,
     LLMResponse,
     StreamChunk,
@@ -46,6 +47,7 @@ class MockAnswer:
         cut_after: the connection breaks after this many chunks of the stream; None for never. A call without
             streaming then fails at once.
         delay: seconds before the response, and between the chunks of a stream; None for the provider's delay.
+        finish: why it ends; None for `tool_calls` with calls, else `stop`.
     """
 
     text: str = ""
@@ -53,6 +55,7 @@ class MockAnswer:
     calls: tuple[ToolCallPart, ...] = ()
     cut_after: int | None = None
     delay: float | None = None
+    finish: FinishReason | None = None
 
 
 MockScript: TypeAlias = "str | MockAnswer | LLMError"
@@ -181,7 +184,8 @@ class MockProvider(LLMProvider):
             output_tokens=estimate_tokens(answer.reasoning) + estimate_tokens(answer.text),
             estimated=True,
         )
-        return LLMResponse(message, finish="tool_calls" if answer.calls else "stop", usage=usage)
+        finish = answer.finish or ("tool_calls" if answer.calls else "stop")
+        return LLMResponse(message, finish=finish, usage=usage)
 
 
 def _check_script(responses: object) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loom_core.testing.graph_stores import GraphStoreContract, RemoteGraphStoreContract
     from loom_core.testing.lexical_stores import LexicalIndexContract, LexicalServerContract
     from loom_core.testing.mock_llm import MockCall, MockLLM, MockTurn, call
+    from loom_core.testing.recording import Recording
     from loom_core.testing.stores import VectorIndexContract
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "MockCall",
     "MockLLM",
     "MockTurn",
+    "Recording",
     "RemoteGraphStoreContract",
     "SeenCall",
     "VectorIndexContract",

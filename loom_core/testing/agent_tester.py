@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loom_core.agent.request import RunOptions
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.run import Pending
+    from loom_core.testing.recording import Recording
 
 __all__ = ["AgentTester", "SeenCall"]
 
@@ -84,6 +85,47 @@ class AgentTester:
         agent = self.agent
         if self.approve is not None:
             agent = agent.extend(asking=HumanInputPolicy(approve=self._approve))
+        return await self._run(agent, goal, output_schema, options)
+
+    async def replay(
+        self,
+        recording: Recording,
+        *,
+        real_calls: bool = False,
+        output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Any]:
+        """Run the agent with the recorded answers of its model, and assert that they still fit it.
+
+        They fit if the run goes on as recorded: the same tools are there, take the same arguments, and may be
+        called. People decide as recorded. No call has effects: it has its recorded result.
+
+        Args:
+            recording: the recording.
+            real_calls: whether calls are made for real; their results may then differ.
+            output_schema: the schema that the recorded run had.
+            options: see `RunOptions`.
+
+        Raises:
+            InvalidInputError: the recorded run has not ended, or is no run of an agent.
+            AssertionError: the run differs from the recording; the message has the difference.
+        """
+        agent = recording.agent(self.agent, real_calls=real_calls)
+        try:
+            result = await self._run(agent, recording.goal, output_schema, options)
+        finally:
+            await agent.journal.aclose()
+        differs = recording.difference(self.events)
+        assert not differs, f"The recording does not fit the agent.\n{differs}\n{result.problem}".rstrip()
+        return result
+
+    async def _run(
+        self,
+        agent: Agent,
+        goal: str,
+        output_schema: type[BaseModel] | Mapping[str, Any] | None,
+        options: RunOptions,
+    ) -> RunResult[Any]:
         self.events = []
         self._result = None
         async with aclosing(agent.stream(goal, output_schema=output_schema, **options)) as events:

@@ -86,8 +86,8 @@ def _next(run: Run, *, by_tool: bool, by_asking: bool) -> str:
     return text.format(run_id=run.id, session_id=run.request.session_id)
 
 
-def run_text(run: Run, info: RunInfo) -> str:
-    """Format a run as text."""
+def run_text(run: Run, info: RunInfo, *, details: str = "") -> str:
+    """Format a run as text, with details before its output."""
     wording = Wording.for_goal(run.request.goal)
     status = dict(wording.statuses)[run.status]
     lines = [wording.head.format(run_id=run.id, session_id=run.request.session_id, status=status)]
@@ -95,7 +95,7 @@ def run_text(run: Run, info: RunInfo) -> str:
         lines.append(wording.problem.format(problem=run.problem))
     if run.pending:
         lines += [wording.waits, *(pending_line(each, wording) for each in run.pending)]
-    blocks = ["\n".join(lines)]
+    blocks = ["\n".join(lines), *filter(None, [details])]
     if run.output:
         blocks.append(run.output)
     blocks.append(f"{run_summary(run)}\n{wording.next.format(text=info.next)}")

@@ -201,8 +201,8 @@ async def _show(service: AgentService, run: Run, *, as_json: bool) -> None:
     if as_json:
         out_json({**info.model_dump(mode="json"), **steps_json(run, steps)})
         return
-    text = run_text(run, info.model_copy(update={"next": _next(run)}))
-    out("\n\n".join(filter(None, [fork_text(run), steps_text(run, steps), text])))
+    details = "\n\n".join(filter(None, [fork_text(run), steps_text(run, steps)]))
+    out(run_text(run, info.model_copy(update={"next": _next(run)}), details=details))
 
 
 def _no_run(action: str) -> InvalidInputError:
