@@ -216,6 +216,32 @@ async def test_the_flow_of_a_run_is_drawn_with_its_path(browser: Browser, tmp_pa
         assert shown.run("document.documentElement.scrollWidth") <= 380
 
 
+async def test_a_fork_is_compared_with_its_original(browser: Browser, tmp_path: Path) -> None:
+    @tool(read_only=True, open_world=False)
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return f"{place}: 四台织机"
+
+    journal = Journal(tmp_path / "runs.db")
+    llm = MockProvider([_calling("look", place="成都"), "有四台。", "有五台。"])
+    async with Agent(llm, tools=[look], journal=journal) as agent:
+        first = await agent.run("有几台织机？")
+        fork = await agent.fork(first.run_id, at=2, outcome="成都: 五台织机")
+        path = tmp_path / "page.html"
+        path.write_text(await runs_page(journal, await journal.runs(), program="p"), encoding="utf-8")
+    with browser.page(path) as shown:
+        shown.run(f"location.hash = '#{fork.run_id}'")
+        shown.wait("document.querySelector('select.compare') !== null")
+        assert first.run_id in shown.run("document.querySelector('.totals a').textContent")
+        shown.run("document.querySelector('select.compare').selectedIndex = 1")
+        shown.run("document.querySelector('select.compare').dispatchEvent(new Event('change'))")
+        shown.wait("document.querySelectorAll('.pair').length === 3")
+        assert shown.run("document.querySelectorAll('.pair.same').length") == 1
+        marks = "[...document.querySelectorAll('mark')].map(each => each.textContent).join('')"
+        assert shown.run(marks) == "五四五四"
+        assert shown.run("location.hash") == f"#{fork.run_id}~{first.run_id}"
+
+
 def _calling(name: str, **arguments: object) -> MockAnswer:
     return MockAnswer(calls=(ToolCallPart("c1", name, arguments),))
 

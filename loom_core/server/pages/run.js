@@ -42,6 +42,13 @@ const View = (() => {
     );
   }
 
+  /** Of which run it is a fork, with a link where that run is on the page. */
+  function originOf(run) {
+    if (!run.fork_of) return null;
+    const text = say("forked_here", { run: run.fork_of, step: run.fork_step });
+    return element("p", { class: "small" }, runs.has(run.fork_of) ? element("a", { href: `#${run.fork_of}`, text }) : text);
+  }
+
   function totals(run) {
     const { usage, iterations, tool_calls: calls } = run.spent;
     const asked = run.spans.filter((span) => span.kind === "people");
@@ -62,9 +69,10 @@ const View = (() => {
       "section",
       { class: "panel totals", "aria-label": say("totals") },
       element("p", { class: "goal", text: run.goal }),
+      originOf(run),
       element("dl", { class: "facts-row" },
-        fact("duration", duration(run.end)),
-        waited ? fact("worked", duration(Math.max(run.end - waited, 0)), say("worked_title")) : null,
+        fact("duration", duration(run.end - run.began)),
+        waited ? fact("worked", duration(Math.max(run.end - run.began - waited, 0)), say("worked_title")) : null,
         iterations ? fact("turns", of(iterations, run.budget.iterations)) : null,
         fact("calls", of(calls, run.budget.tool_calls)),
         tokensOf(run) ? fact("tokens", tokens, say("tokens_title")) : null,
@@ -73,7 +81,7 @@ const View = (() => {
         counted("questions", "questions_of", questions, ["accept"])),
       timeByKind(run),
       element("dl", { class: "facts-row minor small" },
-        fact("started", when(run.created)),
+        fact("started", when(run.created + run.began)),
         ...["profile", "model", "session", "client", "caller", "driver"].map((key) => fact(key, run[key]))),
     );
   }
@@ -112,6 +120,7 @@ const View = (() => {
         up ? element("a", { href: up, text: `← ${parent ? parent.id : say("all_runs")}` }) : null,
         element("h1", { class: "mono", text: run.id }),
         chip(run.status),
+        Comparison.choice(run),
       ),
       element("main", { class: "run" },
         ...notesOf(run),
@@ -143,6 +152,12 @@ const View = (() => {
     );
   }
 
+  function showBoth(left, right) {
+    shown = null;
+    const up = element("a", { href: "#", text: `← ${say("all_runs")}` });
+    place.replaceChildren(pageHead(up, element("h1", { text: say("compared") })), Comparison.make(left, right));
+  }
+
   function showList() {
     shown = null;
     const body = element("tbody");
@@ -151,13 +166,14 @@ const View = (() => {
     const cell = (text) => element("td", { class: "number right", text });
     const line = (run) => {
       const children = run.children.length ? say("child_runs", { count: run.children.length }) : "";
+      const forked = run.fork_of && say("forked_here", { run: run.fork_of, step: run.fork_step });
       const goal = element("a", { href: `#${run.id}`, text: Page.shortened(run.goal, 300) || run.id });
-      const under = span("faint small", [run.profile, children].filter(Boolean).join(" · "));
+      const under = span("faint small", [run.profile, children, forked].filter(Boolean).join(" · "));
       return element("tr", {},
         element("td", {}, chip(run.status)),
         element("td", { class: "goal-cell" }, goal, under),
-        element("td", { class: "number", text: when(run.created) }),
-        cell(duration(run.end)),
+        element("td", { class: "number", text: when(run.created + run.began) }),
+        cell(duration(run.end - run.began)),
         cell(number(run.spent.tool_calls)),
         cell(number(tokensOf(run))),
         cell(tokensOf(run) ? cost(run.spent.usage.cost) : "—"));
@@ -182,8 +198,10 @@ const View = (() => {
 
   function show() {
     const [id, seq] = decodeURIComponent(location.hash.slice(1)).split(":");
+    const both = id.split("~").map((each) => runs.get(each));
     const run = runs.get(id) ?? (Page.data.roots.length === 1 ? runs.get(Page.data.roots[0]) : null);
-    if (run) showRun(run, seq);
+    if (both.length === 2 && both.every(Boolean)) showBoth(...both);
+    else if (run) showRun(run, seq);
     else showList();
     document.title = run ? `${Page.shortened(run.goal, 60)} · ${run.id}` : say("runs_of", { program: Page.data.program });
     Page.refresh();

@@ -113,6 +113,10 @@ const Conversation = (() => {
         const found = run.spans.find((each) => each.kind === "step" && each.events.includes(entry.seq));
         card(entry, found, { key: `step:${it.step_id}`, kind: "step", head: span("mono", it.step_id), given: it.what });
       },
+      forked: (entry, it) => {
+        turn = null;
+        line(entry, say("forked_here", { run: it.run_id, step: it.step }), "rule");
+      },
       agent_finish: (entry, it) => finish(entry, it),
       flow_finish: (entry, it) => finish(entry, it),
       error: (entry, it) => said(entry, "failure", [it.message, it.advice].filter(Boolean).join("\n")),

@@ -9,7 +9,7 @@ const Events = (() => {
     people: ["approval_required", "approval_decided", "message_received", "operator_message", "paused", "resumed"],
     knowledge: ["knowledge"],
     compaction: ["compression_warning", "compression_applied"],
-    status: ["request_start", "agent_finish", "flow_finish", "error", "aborted"],
+    status: ["request_start", "forked", "agent_finish", "flow_finish", "error", "aborted"],
   };
   const groupOf = ({ type }) => Object.keys(GROUPS).find((group) => GROUPS[group].includes(type)) ?? "status";
 

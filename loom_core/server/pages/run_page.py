@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from loom_core.agent.notices import Notices
 from loom_core.redaction import Redaction, is_secret_name
 from loom_core.runs.events import FINAL_EVENTS
-from loom_core.runs.run import PARENT_CALL, PARENT_RUN
+from loom_core.runs.run import FORK_OF, FORK_STEP, PARENT_CALL, PARENT_RUN
 from loom_core.server.pages.page import asset, page
+from loom_core.server.pages.run_compare import steps_data
 
 if TYPE_CHECKING:
     from loom_core.runs.events import EventType, StreamEvent
@@ -46,6 +47,7 @@ _SCRIPTS = (
     "flow_diagram.js",
     "run_conversation.js",
     "run_events.js",
+    "run_compare.js",
     "run.js",
 )
 _BODY = """
@@ -145,7 +147,7 @@ def run_page(
     return page(
         title=title,
         body=_BODY,
-        css=[asset(_HERE, "run.css"), asset(_HERE, "flow_diagram.css")],
+        css=[asset(_HERE, name) for name in ("run.css", "flow_diagram.css", "run_compare.css")],
         scripts=[asset(_HERE, name) for name in _SCRIPTS],
         data={
             "program": program,
@@ -241,8 +243,13 @@ class _Reader:
     announced: dict[str, int] = field(default_factory=dict[str, int])
     """Seq of the event with the arguments of a call, by call id."""
     ended: StreamEvent | None = None
+    last: StreamEvent | None = None
 
     def read(self, event: StreamEvent) -> None:
+        self._read(event)
+        self.last = event
+
+    def _read(self, event: StreamEvent) -> None:
         it, type_ = event.payload, event.type
         if type_ in _BEGINS:
             if type_ == "model_start":
@@ -279,6 +286,8 @@ class _Reader:
                 self._close("knowledge", "", event, _status(it, "outcome"))
             case "resumed":
                 self._read_resume(event)
+            case "forked" if self.last is not None:
+                self._read_fork(event, since=self.last.at)
             case _:
                 pass
 
@@ -310,6 +319,14 @@ class _Reader:
             self._close(kind, key, event, "cut")
         self.ended = event
 
+    def _read_fork(self, event: StreamEvent, *, since: float) -> None:
+        """Read the end of the events that a fork has copied: until then, nothing was done for it."""
+        self.open.clear()
+        self.ended = None
+        self.closed.append(
+            Span(kind="pause", start=since, end=event.at, status="forked", events=(event.seq,))
+        )
+
     def _read_resume(self, event: StreamEvent) -> None:
         self._close("pause", "", event, "ok")
         if self.ended is not None:  # it had ended, and goes on
@@ -334,7 +351,7 @@ def _status(payload: Mapping[str, Any], name: str) -> str:
 def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> list[dict[str, _Json]]:
     """Return the data for the page's script: each run behind its parent.
 
-    Times of a run are seconds since its creation.
+    Times of a run are seconds since its creation, or since the first event that a fork has copied.
 
     Args:
         records: the runs.
@@ -344,13 +361,14 @@ def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> li
     cutter = _Truncator(bounds)
     found: list[dict[str, _Json]] = []
 
-    def add(record: RunRecord) -> None:
-        found.append(_run_data(record, now=now, cutter=cutter))
+    def add(record: RunRecord, *, compared: bool) -> None:
+        steps: list[Any] = steps_data(record.events, last_seq=record.run.last_seq) if compared else []
+        found.append({**_run_data(record, now=now, cutter=cutter), "steps": steps})
         for child in record.children:
-            add(child)
+            add(child, compared=False)
 
     for record in records:
-        add(record)
+        add(record, compared=len(records) > 1)
     return found
 
 
@@ -367,14 +385,17 @@ def _run_data(record: RunRecord, *, now: float, cutter: _Truncator) -> dict[str,
     end = run.updated if run.status in _ENDED or left_alone else max(now, run.updated)
     own = spans_of(events)
     spans = sorted([*own, *map(_child_span, record.children)], key=lambda span: span.start)
-    zero, before = run.created, cutter.cuts
-    seconds = seconds_by_kind(spans, start=zero, end=end)
+    # A fork begins with events from before its own beginning.
+    zero, before = min([run.created, *(event.at for event in events[:1])]), cutter.cuts
+    seconds = seconds_by_kind(spans, start=run.created, end=end)
     waits = waits_of(spans, events, start=zero, end=end)
     budget = {name: value for name, value in asdict(run.request.budget).items() if value is not None}
     data: dict[str, _Json] = {
         "id": run.id,
         "parent": record.parent,
         "call": record.call,
+        "fork_of": run.request.metadata.get(FORK_OF, ""),
+        "fork_step": run.request.metadata.get(FORK_STEP),
         "children": [child.run.id for child in record.children],
         "children_left_out": record.children_left_out,
         "goal": cutter.text(run.request.goal),
@@ -388,6 +409,7 @@ def _run_data(record: RunRecord, *, now: float, cutter: _Truncator) -> dict[str,
         "client": cutter.text(str(run.request.metadata.get("client", ""))),
         "driver": run.driver,
         "created": zero,
+        "began": _since(zero, run.created),
         "end": _since(zero, end),
         "spent": asdict(run.spent),
         "budget": budget,

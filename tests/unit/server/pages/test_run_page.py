@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -76,6 +77,25 @@ def test_a_call_that_is_refused_took_no_time_and_its_question_was_answered(event
         ("people", "查找", 1.0, 9.0, "deny", (1, 2, 3)),
         ("tool", "查找", 9.0, 9.0, "denied", (1, 4)),
     ]
+
+
+def test_until_a_fork_begins_nothing_is_done_for_it(events):
+    happened = events(
+        (1.0, "request_start", {"goal": "g"}),
+        (2.0, "model_start", {"model": "m"}),
+        (3.0, "usage", {"input_tokens": 5}),
+        (900.0, "forked", {"run_id": "run_b", "step": 2, "given": False}),
+        (900.0, "model_start", {"model": "m"}),
+        (902.0, "usage", {"input_tokens": 5}),
+        (902.0, "agent_finish", {"output": "好"}),
+    )
+    spans = spans_of(happened)
+    assert ("pause", "", 3.0, 900.0, "forked", (4,)) in _told(spans)
+    run = replace(_record(happened).run, created=900.0, updated=902.0)
+    data = _data(RunRecord(run=run, events=happened))
+    assert (data["created"], data["began"], data["end"]) == (1.0, 899.0, 901.0)
+    assert data["seconds"] == {"model": 2.0}
+    assert data["waits"] == [[2.0, 899.0]]
 
 
 def test_what_is_not_at_its_end_is_open(events):
