@@ -80,13 +80,15 @@ class ForkPlan:
         Raises:
             InvalidInputError: calls are given as the result of a call.
         """
-        origin = {"run_id": self.events[0].run_id, "step": self.step.number, "given": outcome is not None}
-        found: list[int | NewEvent] = [*self._kept(), NewEvent("forked", origin, {})]
+        given: list[NewEvent] = []
         if outcome is not None:
-            found += self._answer(outcome) if self.step.kind == "answer" else [self._result(outcome)]
+            given += self._answer(outcome) if self.step.kind == "answer" else [self._result(outcome)]
         if message:
-            found.append(NewEvent("message_received", {"text": message}, {"text": message}))
-        return found
+            given.append(NewEvent("message_received", {"text": message}, {"text": message}))
+        origin = {"run_id": self.events[0].run_id, "step": self.step.number, "given": outcome is not None}
+        # A given answer is that of its turn: what the model was told for it belongs to the conversation.
+        turn = [self.step.start] if outcome is not None and self.step.kind == "answer" else []
+        return [*self._kept(), *turn, NewEvent("forked", origin, {}), *given]
 
     def _kept(self) -> list[int]:
         """Return the seqs of the events before the step, without those of calls that have no result then."""
@@ -100,7 +102,7 @@ class ForkPlan:
                 made.discard(event.payload["call_id"])
         return [event.seq for event in before if not _is_about(event, made)]
 
-    def _answer(self, outcome: str | Sequence[ToolCallPart]) -> list[int | NewEvent]:
+    def _answer(self, outcome: str | Sequence[ToolCallPart]) -> list[NewEvent]:
         usage = asdict(Usage())
         if isinstance(outcome, str):
             finish, parts = "stop", (TextPart(outcome),)
@@ -110,7 +112,7 @@ class ForkPlan:
             parts = tuple(replace(each, id=f"fork_{self.step.seq}_{n}") for n, each in enumerate(outcome))
         kept = {"message": message_to_json(AssistantMessage(parts)), "finish": finish, "usage": usage}
         answered = NewEvent("usage", {**usage, "total": usage, "finish": finish}, kept)
-        return [self.step.start, *shown, answered]
+        return [*shown, answered]
 
     def _result(self, outcome: str | Sequence[ToolCallPart]) -> NewEvent:
         (call,) = self.step.calls

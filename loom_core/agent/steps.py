@@ -118,7 +118,7 @@ class _Reader:
         step.text, step.reasoning = self.text, self.reasoning
         step.status = it.get("finish", "")  # older journals do not have it
         step.tokens, step.cost = it["input_tokens"] + it["output_tokens"], it["cost"]
-        step.seconds = event.at - begun.at
+        step.seconds = 0.0 if step.is_given else event.at - begun.at
         self.begun = None
 
     def _add_call(self, event: StreamEvent) -> None:

@@ -120,6 +120,17 @@ async def test_what_a_step_comes_to_can_be_given_and_another_agent_can_go_on() -
     assert (await office.memory.messages(first.session_id))[-1].text == "完"
 
 
+async def test_an_exhausted_budget_does_not_end_the_fork_of_a_run_that_it_has_ended() -> None:
+    journal = Journal()
+    agent = Agent(MockLLM([call("x"), "比如三天。"]), journal=journal, budget=Budget(iterations=1))
+    first = await agent.run("多少天？")
+    assert first.status == "failed"
+    given = await agent.fork(first.run_id, at=3, outcome="四天。")
+    assert (given.status, given.output) == ("completed", "四天。")
+    again = await agent.extend(journal=journal).fork(first.run_id, at=1, outcome="五天。")
+    assert (again.status, again.output) == ("completed", "五天。")
+
+
 async def test_what_cannot_be_forked_is_refused() -> None:
     office = _Office()
     first = await office.original()
