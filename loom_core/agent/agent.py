@@ -19,6 +19,7 @@ from loom_core.agent.argument_validation import (
     resolve_model,
     resolve_permissions,
     resolve_retries,
+    resolve_skills,
     resolve_tools,
     validate_callbacks,
     validate_hooks,
@@ -53,12 +54,14 @@ from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from pathlib import Path
     from types import TracebackType
 
     from anyio.streams.memory import MemoryObjectSendStream
 
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.parts import Instructions
+    from loom_core.agent.skills.skill_set import SkillSet
     from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.callbacks.interface import Callback
     from loom_core.knowledge.interface import KnowledgeBaseProvider
@@ -86,7 +89,7 @@ class Agent:
 
     Every step is in the journal before the next one: with a journal in a file, `resume` continues a run that
     was killed, and no call is repeated without a person's approval. One agent may have any number of
-    concurrent runs. It loads and connects nothing before the first run.
+    concurrent runs. It loads and connects nothing before the first run, except the names of `skills`.
 
     Args:
         llm: the model, or a configuration for `create_provider`, such as `deepseek`; by default that of
@@ -96,6 +99,8 @@ class Agent:
         knowledge_base: a knowledge base, several, or a federation: the model gets a tool to search them, and
             passages about the goal are retrieved before it answers.
         knowledge: a custom retriever of these passages, with or without such a tool.
+        skills: folders with a `SKILL.md`, folders of such folders, glob patterns, or a `SkillSet`: the model
+            gets their names and descriptions, and tools that load the rest.
         memory: stores the conversations of sessions; by default that of `config.set_default_memory`, or one
             that lasts as long as the process.
         user_memory: what the agent remembers about each user across sessions, see `UserMemory`; None for
@@ -134,8 +139,8 @@ class Agent:
         parts: the components of its runs.
 
     Raises:
-        ConfigError: the model's configuration is wrong, two tools have the same name, or an argument is
-            invalid.
+        ConfigError: the model's configuration is wrong, two tools have the same name, there is no skill at a
+            path, or an argument is invalid.
         ValueError: a function cannot be made a tool; see `tool`.
     """
 
@@ -147,6 +152,7 @@ class Agent:
         toolbox: Toolbox | None = None,
         knowledge_base: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider] | None = None,
         knowledge: ContextRetriever | None = None,
+        skills: Sequence[str | Path] | SkillSet = (),
         memory: Memory | None = None,
         user_memory: UserMemory | None = None,
         journal: Journal | None = None,
@@ -203,19 +209,20 @@ class Agent:
         self._audit = audit
         self._output_tokens = output_tokens
         self._callbacks = validate_callbacks(callbacks)
-        own = resolve_tools(tools)
+        skill_set = resolve_skills(skills)
+        own = [*resolve_tools(tools), *skill_set.tools]
         if knowledge_base is not None:
             search, passages = resolve_knowledge_base(knowledge_base)
             own.append(search)
             knowledge = knowledge or passages
-        instructions = [resolve_instructions(system_prompt)]
+        instructions = [resolve_instructions(system_prompt), skill_set.instructions]
         if user_memory is not None:
             own += memory_tools(user_memory)
             instructions.append(partial(explain_memory, user_memory))
         if toolbox is None:
             toolbox = Toolbox(own)
         elif own:
-            toolbox = Toolbox(own, live=(toolbox.tools,))
+            toolbox = toolbox.with_tools(own)
         provider, options = resolve_model(llm if llm is not None else standing.llm), options or ChatOptions()
         self.parts = AgentParts(
             llm=provider,
@@ -420,7 +427,7 @@ class Agent:
         mine = self.parts
         other.parts = replace(
             mine,
-            toolbox=Toolbox(tools, live=(mine.toolbox.tools,)) if tools else mine.toolbox,
+            toolbox=mine.toolbox.with_tools(tools) if tools else mine.toolbox,
             pipeline=other._pipeline,
             memory=memory or mine.memory,
             system_prompt=(*mine.system_prompt, system_prompt),

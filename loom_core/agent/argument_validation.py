@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from loom_core.agent.hooks import Hooks
+from loom_core.agent.skills.skill_set import SkillSet
 from loom_core.agent.user_memory.memory import UserMemory
 from loom_core.callbacks.interface import Callback
 from loom_core.errors import ConfigError
@@ -36,11 +39,14 @@ __all__ = [
     "resolve_model",
     "resolve_permissions",
     "resolve_retries",
+    "resolve_skills",
     "resolve_tools",
     "validate_callbacks",
     "validate_hooks",
     "validate_parts",
 ]
+
+_log = logging.getLogger(__name__)
 
 _MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"model", "output", "tools"}
 
@@ -89,6 +95,23 @@ def _resolve_tool(given: object) -> Tool:
     else:
         advice = "Give tools, or functions with annotated parameters."
     raise ConfigError(f"{given!r} is not a tool.", advice=advice)
+
+
+def resolve_skills(given: object) -> SkillSet:
+    """Return skills, from a set of them or their paths, and log their problems. Blocks.
+
+    Raises:
+        ConfigError: the argument is neither, or there is no skill at a path.
+    """
+    if not isinstance(given, SkillSet):
+        paths = _list("skills", given, of="paths of skills")
+        for each in paths:
+            if not isinstance(each, (str, Path)):
+                raise ConfigError(f"{each!r} is not a path of skills.", advice="Give folders.")
+        given = SkillSet.load(cast("list[str | Path]", paths))
+    for problem in given.problems:
+        _log.warning("%s", problem)
+    return given
 
 
 def resolve_knowledge_base(

@@ -135,6 +135,15 @@ class Toolbox:
                     f"The schema of the tool {tool.name!r} is not JSON.", advice="Give it as JSON has it."
                 )
 
+    def with_tools(self, tools: Iterable[Tool]) -> Toolbox:
+        """Return a toolbox that has further fixed tools, before those of this one.
+
+        Raises:
+            ConfigError: two fixed tools have the same name, or one has an invalid schema.
+        """
+        given = (*tools, *self._given)
+        return Toolbox(given, live=self._live, most_shown=self._most_shown, most_tokens=self._most_tokens)
+
     def tools(self) -> tuple[Tool, ...]:
         """Return all current tools, without `tool_search`; the same tuple until they change."""
         return self._snapshot().tools

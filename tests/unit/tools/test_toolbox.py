@@ -145,6 +145,15 @@ def test_of_many_tools_a_model_is_offered_a_search_and_what_it_has_found() -> No
     assert len(_offered(box)) == 10
 
 
+def test_further_tools_are_offered_next_to_the_fixed_ones_of_a_box() -> None:
+    live = _Live(*(_Named(f"s:tool{number}") for number in range(50)))
+    box = Toolbox([_Named("own")], live=[live], most_shown=10).with_tools([_Named("load_skill")])
+
+    assert _offered(box) == ["load_skill", "own", "tool_search"]
+    with pytest.raises(ConfigError, match="Two tools are called 'own'"):
+        box.with_tools([_Named("own")])
+
+
 def test_tools_with_long_descriptions_are_many_sooner() -> None:
     long = [_Named(f"长{number}", f"long{number}", says="很长的描述" * 500) for number in range(3)]
 

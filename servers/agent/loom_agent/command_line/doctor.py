@@ -72,7 +72,9 @@ def _configuration(settings: Settings) -> HealthSection:
     models: dict[str, str] = {}
     for name, profile in file.profiles.items():
         models[name] = _model(name, profile, settings, findings)
-        findings += [*_tools(name, profile, settings), *_rules(name, profile, settings)]
+        findings += _tools(name, profile, settings)
+        findings += _skills(name, profile, settings)
+        findings += _rules(name, profile, settings)
     if not findings:
         findings.append(fine("profiles", "Every profile has a usable model."))
     facts |= {"profiles": models, "default": file.default}
@@ -102,9 +104,24 @@ def _tools(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
     return []
 
 
+def _skills(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
+    from loom_core.agent.skills.skill_set import SkillSet
+
+    try:
+        skills = SkillSet.load(profile.skills, folder=settings.config.parent)
+    except ConfigError as error:
+        told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
+        return [problem_from_error(told, "skills-unusable", remedy=_CORRECT)]
+    return [
+        warning("skill-problem", f"The profile {name!r}: {each.message}", each.advice or _CORRECT)
+        for each in skills.problems
+    ]
+
+
 def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
     """Check for rules about unknown tools, which have no effect. Tools of MCP servers are not checked."""
     from loom_agent.profiles.demonstration import SEARCH, demonstration_tools
+    from loom_core.agent.skills.skill_set import SKILL_TOOLS
     from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.agent.user_memory.tools import memory_tools
     from loom_core.tools.builtin.config import (
@@ -122,7 +139,8 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
         shell=ShellToolConfig(root=here, enabled=True),
     )
     of_users = memory_tools(UserMemory(settings.user_memory))
-    names = {SEARCH, *(tool.name for tool in (*builtin_tools(every), *demonstration_tools(), *of_users))}
+    every_tool = (*builtin_tools(every), *demonstration_tools(), *of_users)
+    names = {SEARCH, *SKILL_TOOLS, *(tool.name for tool in every_tool)}
     unknown = [
         rule.tool for rule in profile.permissions if _PLAIN.fullmatch(rule.tool) and rule.tool not in names
     ]

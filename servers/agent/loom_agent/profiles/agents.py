@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -142,12 +143,16 @@ class Agents:
         model = f"{llm.name}/{llm.model}".rstrip("/")
         _log.info("profile %s uses %s: %s", name, model, why)
         from loom_core.agent.agent import Agent
+        from loom_core.agent.skills.skill_set import SkillSet
         from loom_core.knowledge.sources.context_retriever import ContextRetriever
         from loom_core.tools.toolbox import Toolbox
 
         user_memory = await to_thread.run_sync(self._user_memory, profile.user_memory)
         knowledge = await self.knowledge.sources(profile.knowledge)
         servers = await self.mcp.start_servers(profile.mcp.servers)
+        skills = await to_thread.run_sync(
+            partial(SkillSet.load, profile.skills, folder=self._settings.config.parent)
+        )
         tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge)]
         if is_demonstration(config):
             from loom_agent.profiles.demonstration import demonstration_tools
@@ -161,6 +166,7 @@ class Agents:
             name=name,
             toolbox=toolbox,
             knowledge=None if knowledge is None else ContextRetriever(knowledge),
+            skills=skills,
             memory=self._memory(profile.memory),
             user_memory=user_memory,
             journal=self._journal,

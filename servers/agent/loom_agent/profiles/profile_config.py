@@ -214,6 +214,11 @@ class ProfileConfig(_Section):
         description="Loom's builtin tools: `files`, `http`, `shell`; by default none, or with `--root` those "
         "for reading files.",
     )
+    skills: list[str] = Field(
+        default=[],
+        description="Folders with a SKILL.md, folders of such folders, or glob patterns, relative to the "
+        "file: instructions that the model loads when a task needs them.",
+    )
     mcp: McpConfig = McpConfig()
     knowledge: _Names = Field(
         default=EVERYTHING,

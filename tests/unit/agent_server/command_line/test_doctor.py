@@ -57,6 +57,17 @@ async def test_what_is_wrong_with_a_profile_is_told_by_its_name(sections, config
     assert "产品文档" in found["knowledge"].findings[0].message
 
 
+async def test_skills_that_cannot_be_used_are_told_with_their_file(sections, configure, home):
+    for name, front in {"letters": "description: Writes letters.", "forms": "name: forms"}.items():
+        (home / "skills" / name).mkdir(parents=True)
+        (home / "skills" / name / "SKILL.md").write_text(f"---\n{front}\n---\n", encoding="utf-8")
+    configure(研究={"skills": ["skills"]}, 写信={"skills": ["none/*"]})
+    found = (await sections())["configuration"].findings
+    assert [finding.code for finding in found] == ["skill-problem", "skill-problem", "skills-unusable"]
+    assert "forms/SKILL.md: `description` is missing" in found[0].message
+    assert "none/*" in found[2].message
+
+
 async def test_a_rule_about_a_tool_that_there_is_not_is_told_with_the_nearest(sections, configure):
     rules = [{"action": "deny", "tool": tool} for tool in ("shel", "shell", "文件:write_file", "http_*")]
     configure(研究={"permissions": rules})
