@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentTool", "ChildRun"]
 
+_APPLIED_SECONDS = 10.0  # timeout for commands to be applied to a child run
+
 _ARGUMENTS: Mapping[str, Any] = {
     "type": "object",
     "properties": {
@@ -271,7 +273,8 @@ class ChildRun:
 
     async def _ask(self, run_id: str, asked: Pending) -> None:
         """Forward a request to people, and their response to the child run."""
-        run = await self._agent.journal.get(run_id)
+        # A decision that was sent to the child run itself while no process executed it answers the request.
+        run = await self._agent.journal.wait_until_applied(run_id, seconds=_APPLIED_SECONDS)
         pending = next((each for each in run.pending if replace(each, arguments_schema={}) == asked), None)
         if pending is None or self._context.ask is None:
             return  # it was answered before a crash

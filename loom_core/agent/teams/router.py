@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
@@ -21,7 +21,7 @@ from loom_core.agent.teams.composition import (
 )
 from loom_core.agent.teams.step import CompositionResult, StepError
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
-from loom_core.llm.interface import OutputSchema
+from loom_core.llm.interface import OutputSchema, Usage
 from loom_core.llm.messages import SystemMessage, TextPart, UserMessage
 from loom_core.llm.structured import generate
 from loom_core.tools.patterns import Matcher, linear_search
@@ -66,11 +66,13 @@ class Choice:
         route: name of the route.
         by: what chose it.
         reason: why, in a few words.
+        usage: usage of the model that chose it; nothing if no model did.
     """
 
     route: str
     by: Literal["rule", "model", "default"]
     reason: str = ""
+    usage: Usage = field(default_factory=Usage)
 
 
 class Router(Composition):
@@ -204,7 +206,7 @@ class Router(Composition):
                 failure="timeout",
                 provider=llm.name,
             ) from None
-        return Choice(said.value["route"], "model", said.value["reason"])
+        return Choice(said.value["route"], "model", said.value["reason"], said.usage)
 
 
 def _rule(route: Route) -> Matcher:

@@ -46,7 +46,9 @@ async def test_the_first_route_whose_rule_fits_is_taken_without_a_model() -> Non
 async def test_a_model_chooses_where_no_rule_does() -> None:
     llm = MockProvider([_decides("技术")])
     router = Router(_routes(), llm=llm)
-    assert await router.choose("打印机坏了") == Choice("技术", "model", "它坏了")
+    choice = await router.choose("打印机坏了")
+    assert choice == Choice("技术", "model", "它坏了", choice.usage)
+    assert choice.usage.output_tokens > 0
     (request,) = llm.calls
     assert request.output is not None
     assert request.output.schema["properties"]["route"]["enum"] == ["退款", "技术", "其他"]
