@@ -56,6 +56,12 @@ class AgentServer(ServerProgram[Settings]):
         tools = commands.add("tools", "list what an agent can call, or find tools by what they do")
         tools.add_argument("query", nargs="*", help="words, in English or Chinese; left out, all tools")
         _profile(tools)
+        graph = commands.add(
+            "graph", "draw the profiles, their members, tools and knowledge: as a Mermaid diagram"
+        )
+        graph.add_argument(
+            "profile", nargs="?", default="", metavar="PROFILE", help="only this one and its members"
+        )
         commands.add("schema", "print the JSON Schema of agent.json, for editors")
         commands.add_mcp()
         commands.add_install()
@@ -94,6 +100,8 @@ class AgentServer(ServerProgram[Settings]):
         file = _file(settings)
         names = [*file.variables, *((SECRET_VARIABLE,) if settings.database else ())]
         for profile in file.profiles.values():
+            if not profile.needs_model:
+                continue
             try:
                 config, _ = choose_model(profile, settings)
             except ConfigError:  # the server starts without a model, and reports what to set

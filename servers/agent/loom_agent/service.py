@@ -126,6 +126,11 @@ class AgentService:
         if not caller.may_use(name):
             raise _no_profile(name, [each for each in file.profiles if caller.may_use(each)])
         made = await self.agents().get(file, name, seconds=server_seconds)
+        if output_schema is not None and made.profile.composition:
+            raise InvalidInputError(
+                f"The profile {name!r} is a composition, whose answer is what its members write.",
+                advice="Leave `output_schema` out, or use a profile with a model.",
+            )
         request = made.agent.request(
             goal,
             output_schema=output_schema,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from loom_agent.cli import SERVER, run
@@ -85,6 +86,21 @@ def test_a_run_that_waits_for_someone_says_how_to_decide_and_goes_on_then(comman
     code, out, _ = command("runs", "resume", run_id)
     assert code == 0
     assert "海" in out
+
+
+def test_the_call_of_a_member_is_decided_in_the_run_of_the_member(command, home):
+    profiles = {"a": {"description": "Notes."}, "line": {"chain": ["a"]}}
+    (home / "agent.json").write_text(json.dumps({"profiles": profiles}), encoding="utf-8")
+    code, _, err = command("run", "--profile", "line", "note that")
+    assert code == 3
+    assert "(a/keep_note): loom-agent-server runs decide " in err
+    decide, resume = (each.split() for each in re.findall(r"loom-agent-server (runs [^;\n]+)", err))
+    assert command(*decide)[0] == 0
+    code, out, _ = command(*resume)
+    assert code == 0
+    assert '"kept":"note that"' in out
+    code, out, _ = command("runs", "fork", resume[2], "--at", "2", "--with", "灯塔", "--quiet")
+    assert (code, out.strip()) == (0, "灯塔"), "the step counts as done in a fork, too"
 
 
 def test_a_run_whose_profile_is_not_here_is_not_waited_for(command):
@@ -313,6 +329,32 @@ def test_the_schema_is_printed(command):
     code, out, _ = command("schema")
     assert code == 0
     assert json.loads(out)["properties"]["profiles"]["description"].startswith("Kinds of agents")
+
+
+def test_profiles_are_drawn_with_what_they_use(command, home):
+    orders = {"description": "Orders", "tools": {"http": {}}, "mcp": {"servers": []}, "knowledge": ["手册"]}
+    router = {"routes": {"orders": {"when": "订单|order"}, "both": {}}, "default": "both"}
+    profiles = {"desk": {"router": router}, "both": {"chain": ["orders", "orders"]}, "orders": orders}
+    (home / "agent.json").write_text(json.dumps({"profiles": profiles}), encoding="utf-8")
+    code, out, _ = command("graph", "desk")
+    assert code == 0
+    assert out.splitlines() == [
+        "flowchart LR",
+        '  p0[["desk: router"]]',
+        '  p1["orders"]',
+        '  p2[["both: chain"]]',
+        '  p0 -->|"订单#124;order"| p1',
+        '  p0 -->|"else"| p2',
+        '  p2 -->|"1"| p1',
+        '  p2 -->|"2"| p1',
+        '  u0(["http"])',
+        "  p1 -.-> u0",
+        '  u1[("knowledge: 手册")]',
+        "  p1 -.-> u1",
+    ]
+    code, _, err = command("graph", "dsk")
+    assert code == 1
+    assert "Did you mean 'desk'?" in err
 
 
 def test_a_token_may_be_bound_to_profiles(command, configure):

@@ -1,4 +1,4 @@
-"""The commands but those for serving: run, chat, eval, runs, memory, move, events, tools, schema."""
+"""The commands but those for serving: run, chat, eval, runs, memory, move, events, tools, graph, schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loom_agent.service import AgentService
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply
-from loom_core.runs.run import RunStatus
+from loom_core.runs.run import PARENT_RUN, RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.database_option import move_target
 from loom_core.server.cli.terminal import Interrupted, Interrupts
@@ -40,6 +40,7 @@ __all__ = ["run_code", "run_command"]
 
 _BY = "the user at the terminal"
 _APPLIED_SECONDS = 10.0
+_MOST_ASKING = 100  # runs that are searched for the one that asks
 _WAITS = 3
 _INTERRUPTED = 130
 
@@ -60,6 +61,13 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         from loom_agent.command_line.memory import run_memory_command
 
         return run_memory_command(args, settings)
+    if args.command == "graph":
+        from loom_agent.profiles.diagram import render_mermaid
+
+        service = AgentService(settings, adopts=False, sees_all=True)
+        diagram = render_mermaid(service.load(), args.profile)
+        out_json({"mermaid": diagram}) if args.json else out(diagram)
+        return 0
     if args.command == "move":
         target = replace(settings, database=move_target(args.to)).journal
         return move_journal(settings.journal, target, as_json=args.json)
@@ -96,7 +104,7 @@ async def _run(service: AgentService, args: argparse.Namespace, interrupts: Inte
     run, interrupted = await _watch(service, run, args, interrupts, after=0)
     if interrupted and run.status == "paused":
         say(f"Go on with: {_next(run)}")
-    return _INTERRUPTED if interrupted else _report(service, run, args)
+    return _INTERRUPTED if interrupted else await _report(service, run, args)
 
 
 async def _read_stdin() -> str:
@@ -135,7 +143,7 @@ async def _chat(service: AgentService, args: argparse.Namespace, interrupts: Int
             continue
         session = run.request.session_id
         last, _ = await _watch(service, run, args, interrupts, after=after, keyboard=keyboard)
-        _report(service, last, args)
+        await _report(service, last, args)
         if last.status == "input_required":
             return _WAITS
 
@@ -190,7 +198,7 @@ async def _go_on(service: AgentService, args: argparse.Namespace, interrupts: In
         if not args.quiet and not args.json:
             say(f"{run.id}: {fork_text(run)}")
     run, interrupted = await _watch(service, run, args, interrupts, after=None)
-    return _INTERRUPTED if interrupted else _report(service, run, args)
+    return _INTERRUPTED if interrupted else await _report(service, run, args)
 
 
 async def _show(service: AgentService, run: Run, *, as_json: bool) -> None:
@@ -315,18 +323,31 @@ async def _watch(
     return run, watched.was_interrupted
 
 
-def _report(service: AgentService, run: Run, args: argparse.Namespace) -> int:
+async def _report(service: AgentService, run: Run, args: argparse.Namespace) -> int:
     """Report the status of a run; return the exit code."""
     if args.json:
         out_json(run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False))
     elif run.status == "input_required":
         waiting = ", ".join(f"{pending.id} ({pending.tool})" for pending in run.pending)
-        say(f"It waits for {waiting}: {_next(run)}")
+        say(f"It waits for {waiting}: {_next(run, await _find_asking(service, run))}")
     return run_code(run)
 
 
-def _next(run: Run) -> str:
-    """Return the next command for the person at the terminal."""
+async def _find_asking(service: AgentService, run: Run) -> Run:
+    """Return the child run that asks through a run, at any depth; the run itself if it asks on its own.
+
+    Only the child run keeps its request when no process executes them.
+    """
+    asking = run
+    for child in reversed(await service.runs(status=["input_required"], limit=_MOST_ASKING)):
+        if child.request.metadata.get(PARENT_RUN) == asking.id:
+            asking = child
+    return asking
+
+
+def _next(run: Run, asking: Run | None = None) -> str:
+    """Return the next command for the person at the terminal; see `_find_asking`."""
+    asking = asking or run
     match run.status:
         case "completed":
             return f'{PROGRAM} run --session {run.request.session_id} "…"'
@@ -334,7 +355,7 @@ def _next(run: Run) -> str:
             return f"{PROGRAM} events {run.id} --follow"
         case "input_required":
             decided = " ".join(
-                f"{PROGRAM} runs decide {run.id} {each.id} approve;" for each in run.pending[:1]
+                f"{PROGRAM} runs decide {asking.id} {each.id} approve;" for each in asking.pending[:1]
             )
             return f"{decided} then {PROGRAM} runs resume {run.id}"
         case _:

@@ -83,6 +83,8 @@ def _configuration(settings: Settings) -> HealthSection:
 
 def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list[Finding]) -> str:
     """Return the model of a profile; add its problems to the findings."""
+    if not profile.needs_model:
+        return profile.composition
     try:
         config, why = choose_model(profile, settings)
         llm = create_model(config)
@@ -140,7 +142,7 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
     )
     of_users = memory_tools(UserMemory(settings.user_memory))
     every_tool = (*builtin_tools(every), *demonstration_tools(), *of_users)
-    names = {SEARCH, *SKILL_TOOLS, *(tool.name for tool in every_tool)}
+    names = {SEARCH, *SKILL_TOOLS, *profile.agents, *(tool.name for tool in every_tool)}
     unknown = [
         rule.tool for rule in profile.permissions if _PLAIN.fullmatch(rule.tool) and rule.tool not in names
     ]

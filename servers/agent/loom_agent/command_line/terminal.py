@@ -191,7 +191,8 @@ class RunWatcher:
                 pass
 
     def _is_idle(self) -> bool:
-        asking = {each.id.rpartition(".")[0] for each in self._waiting.values() if each.kind == "question"}
+        # Calls whose tool asks a question, or whose child run asks for an approval: `CALL.NUMBER`.
+        asking = {waiting.rpartition(".")[0] for waiting in self._waiting}
         if self._calls - asking:
             return False
         if self._given_up:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from loom_agent.profiles.profile_config import ProfileConfig, SchedulerConfig
+from loom_agent.profiles.team_checks import find_team_problem
 from loom_core.config_file import read_config_file
 from loom_core.errors import NotFoundError
 from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
@@ -90,6 +91,18 @@ class AgentFile:
             )
         return found
 
+    def list_team(self, name: str) -> list[str]:
+        """List the names of a profile, and of all profiles that it uses itself or through others.
+
+        Raises:
+            NotFoundError: there is no such profile.
+        """
+        names = [name or self.default]
+        for each in names:
+            members = dict.fromkeys(self.profile(each).members.values())
+            names += [member for member in members if member not in names]
+        return names
+
 
 def read_agent_file(path: Path, *, required: bool = False, provider: str = "") -> AgentFile:
     """Read the configuration; without a file, return one profile with the defaults. Blocks.
@@ -128,6 +141,8 @@ def _validate(written: ConfigText) -> AgentConfig:
                 "this is not a valid name of a profile.",
                 f"Use 1 to {_MAX_NAME} characters of any script.",
             )
+    if problem := find_team_problem(config.profiles):
+        raise written.to_error(problem.path, problem.message, problem.advice)
     return config
 
 

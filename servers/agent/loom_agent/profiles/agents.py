@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -108,14 +109,14 @@ class Agents:
                 set.
             SourceError: a required MCP server is missing.
         """
-        profile = file.profile(name)
-        name = name or file.default
+        team = [file.profiles[each] for each in file.list_team(name)]
         async with self._turn:
-            if name not in self._made:
-                self._made[name] = await self._make(name, profile, file.scheduler)
-            made = self._made[name]
+            made = await self._get_or_make(file, name or file.default)
         if seconds > 0:
-            await self.mcp.wait_for_servers(profile.mcp.servers, seconds=seconds)
+            end = anyio.current_time() + seconds
+            for servers in (each.mcp.servers for each in team if not each.composition):
+                left = max(end - anyio.current_time(), 0.0)
+                await self.mcp.wait_for_servers(servers, seconds=left)
         return made
 
     def list_agents(self) -> Sequence[ProfileAgent]:
@@ -131,17 +132,37 @@ class Agents:
         for memory in self._memories.values():
             await memory.aclose()
 
-    async def _make(self, name: str, profile: ProfileConfig, shared: SchedulerConfig) -> ProfileAgent:
+    async def _get_or_make(self, file: AgentFile, name: str) -> ProfileAgent:
+        """Return the agent of a profile; create it on first use, after those of its members."""
+        if name not in self._made:
+            profile = file.profile(name)
+            names = dict.fromkeys(profile.members.values())
+            members = [(await self._get_or_make(file, each)).agent for each in names]
+            self._made[name] = await self._make(name, profile, members, file.scheduler)
+        return self._made[name]
+
+    async def _make(
+        self, name: str, profile: ProfileConfig, members: Sequence[Agent], shared: SchedulerConfig
+    ) -> ProfileAgent:
+        if not profile.needs_model:
+            return self._compose(name, profile, members, None, shared)
         config, why = choose_model(profile, self._settings)
         with _naming_profile(name):
-            return await self._build(name, profile, config, why, shared)
+            llm = await to_thread.run_sync(create_model, config)
+            _log.info("profile %s uses %s: %s", name, _model_name(llm), why)
+            if profile.composition:
+                return self._compose(name, profile, members, llm, shared)
+            return await self._build(name, profile, _given_tools(config, members), llm, shared)
 
     async def _build(
-        self, name: str, profile: ProfileConfig, config: ProviderConfig, why: str, shared: SchedulerConfig
+        self,
+        name: str,
+        profile: ProfileConfig,
+        given: Sequence[Tool],
+        llm: LLMProvider,
+        shared: SchedulerConfig,
     ) -> ProfileAgent:
-        llm = await to_thread.run_sync(create_model, config)
-        model = f"{llm.name}/{llm.model}".rstrip("/")
-        _log.info("profile %s uses %s: %s", name, model, why)
+        """Create the agent of a profile with a model; `given` are tools in addition to its own."""
         from loom_core.agent.agent import Agent
         from loom_core.agent.skills.skill_set import SkillSet
         from loom_core.knowledge.sources.context_retriever import ContextRetriever
@@ -153,36 +174,66 @@ class Agents:
         skills = await to_thread.run_sync(
             partial(SkillSet.load, profile.skills, folder=self._settings.config.parent)
         )
-        tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge)]
-        if is_demonstration(config):
-            from loom_agent.profiles.demonstration import demonstration_tools
-
-            tools += demonstration_tools()
+        tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge), *given]
         toolbox = Toolbox(tools, live=[self.mcp.live(servers)])
         permissions = self._permissions(profile)
-        scheduler, audit = self._common(shared)
         agent = Agent(
             llm,
-            name=name,
             toolbox=toolbox,
             knowledge=None if knowledge is None else ContextRetriever(knowledge),
             skills=skills,
-            memory=self._memory(profile.memory),
             user_memory=user_memory,
-            journal=self._journal,
             permissions=permissions,
-            wait_for_commands=True,
-            approval_seconds=profile.approvals.deadline_seconds,
-            budget=profile.budget.budget(),
             tool_retries=profile.tool_retries.policy(),
             compaction=await to_thread.run_sync(_compaction, profile.compaction),
             system_prompt=profile.system_prompt,
-            scheduler=scheduler,
-            priority=profile.priority,
-            audit=audit,
             options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),
+            **self._run_options(name, profile, shared),
         )
-        return ProfileAgent(agent, profile, agent.parts.toolbox, permissions, model, servers)
+        return ProfileAgent(agent, profile, agent.parts.toolbox, permissions, _model_name(llm), servers)
+
+    def _compose(
+        self,
+        name: str,
+        profile: ProfileConfig,
+        members: Sequence[Agent],
+        llm: LLMProvider | None,
+        shared: SchedulerConfig,
+    ) -> ProfileAgent:
+        """Create the agent of a composition: a plan calls the members in place of a model."""
+        from loom_agent.profiles.composition import CompositionModel, step_tools
+        from loom_core.agent.agent import Agent
+        from loom_core.tools.permission.permissions import Permissions
+        from loom_core.tools.toolbox import Toolbox
+
+        tools = step_tools(members)
+        plan, toolbox, permissions = CompositionModel(profile, tools, llm=llm), Toolbox(tools), Permissions()
+        agent = Agent(
+            plan,
+            toolbox=toolbox,
+            permissions=permissions,
+            compaction=None,
+            loop_guard=None,
+            output_tokens=sys.maxsize,  # the next step gets the whole output
+            **self._run_options(name, profile, shared),
+        )
+        return ProfileAgent(agent, profile, toolbox, permissions, plan.model, ())
+
+    def _run_options(self, name: str, profile: ProfileConfig, shared: SchedulerConfig) -> dict[str, Any]:
+        """Return the arguments of an agent that all kinds of profiles have."""
+        scheduler, audit = self._common(shared)
+        return {
+            "name": name,
+            "description": profile.description,
+            "memory": self._memory(profile.memory),
+            "journal": self._journal,
+            "wait_for_commands": True,
+            "approval_seconds": profile.approvals.deadline_seconds,
+            "budget": profile.budget.budget(),
+            "scheduler": scheduler,
+            "priority": profile.priority,
+            "audit": audit,
+        }
 
     def _own_tools(self, profile: ProfileConfig) -> list[Tool]:
         from loom_core.tools.builtin.config import FileToolsConfig, builtin_tools
@@ -257,6 +308,22 @@ def _naming_profile(profile: str) -> Generator[None]:
         yield
     except (ConfigError, NotFoundError) as error:
         raise ConfigError(f"The profile {profile!r}: {error.message}", advice=error.advice) from error
+
+
+def _model_name(llm: LLMProvider) -> str:
+    return f"{llm.name}/{llm.model}".rstrip("/")
+
+
+def _given_tools(config: ProviderConfig, members: Sequence[Agent]) -> list[Tool]:
+    """Return the members as tools, and the tools of the demonstration if it is the model."""
+    from loom_core.agent.teams.agent_tool import AgentTool
+
+    tools: list[Tool] = [AgentTool(member) for member in members]
+    if is_demonstration(config):
+        from loom_agent.profiles.demonstration import demonstration_tools
+
+        tools += demonstration_tools()
+    return tools
 
 
 def _search(knowledge: Federation | None) -> list[Tool]:

@@ -122,7 +122,7 @@ def _answer(request: ChatRequest) -> MockAnswer:
     # For a reprompt in another form, it answers from the earlier results.
     results = results or [message for message in request.messages if isinstance(message, ToolMessage)]
     text = _final_answer(results, chinese=chinese)
-    return MockAnswer(text if request.output is None else _fill_schema(request.output.schema, text))
+    return MockAnswer(text if request.output is None else _fill_schema(request.output.schema, text, goal))
 
 
 def _summary(instructions: str) -> str:
@@ -188,9 +188,12 @@ def _final_answer(results: Sequence[ToolMessage], *, chinese: bool) -> str:
     return text + "\n(This is a demonstration without a language model. Configure one for real answers.)"
 
 
-def _fill_schema(schema: Mapping[str, Any], text: str) -> str:
-    """Fill the properties of a schema; all strings get the same text."""
+def _fill_schema(schema: Mapping[str, Any], text: str, goal: str) -> str:
+    """Fill the properties of a schema: an enum with the value that the goal names, strings with the text."""
     blank: dict[str, object] = {"integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
     properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
     filled = {name: blank.get(part.get("type", "string"), text) for name, part in properties.items()}
+    for name, part in properties.items():
+        if choices := part.get("enum"):
+            filled[name] = next((each for each in choices if str(each) in goal), choices[0])
     return json.dumps(filled, ensure_ascii=False)

@@ -15,12 +15,13 @@ from loom_core.tools.patterns import matcher
 from loom_core.tools.permission.rule import PermissionRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from loom_core.tools.execution.retries import ToolRetries
     from loom_core.tools.execution.scheduler import Scheduler
 
 __all__ = [
+    "COMPOSITIONS",
     "EVERYTHING",
     "ApprovalsConfig",
     "BudgetConfig",
@@ -29,6 +30,8 @@ __all__ = [
     "ModelOptions",
     "OnOff",
     "ProfileConfig",
+    "RouteConfig",
+    "RouterConfig",
     "SchedulerConfig",
     "ToolRetriesConfig",
     "UserMemoryConfig",
@@ -36,6 +39,9 @@ __all__ = [
 
 EVERYTHING = "all"
 """Instead of a list of names: all of them."""
+
+COMPOSITIONS = ("chain", "parallel", "workflow", "router")
+"""The keys of a profile that make it a composition of other profiles, without an agent of its own."""
 
 OnOff = Literal["on", "off"]
 
@@ -198,6 +204,25 @@ class UserMemoryConfig(_Section):
     )
 
 
+class RouteConfig(_Section):
+    """Route of a router."""
+
+    when: str | None = Field(
+        default=None,
+        description="Regular expression (RE2) that takes the route if the goal contains it, without asking a "
+        "model.",
+    )
+
+
+class RouterConfig(_Section):
+    """Router: takes the first route whose rule matches; else a model chooses by the descriptions."""
+
+    routes: dict[str, RouteConfig] = Field(min_length=1, description="The routes, by names of profiles.")
+    default: str = Field(
+        default="", description="The route if no rule matches, and no model chooses or the model fails."
+    )
+
+
 class ProfileConfig(_Section):
     """Profile: the configuration of the agent for runs that name it."""
 
@@ -247,6 +272,50 @@ class ProfileConfig(_Section):
         "long as the process, or the name of a plugin.",
     )
     user_memory: UserMemoryConfig = UserMemoryConfig()
+    agents: list[str] = Field(
+        default=[],
+        description="Names of profiles that the model may call as tools; it chooses by their `description`.",
+    )
+    chain: list[str] = Field(
+        default=[],
+        description="Instead of a model: profiles that work one after another, each with the output of the "
+        "previous one as its goal.",
+    )
+    parallel: list[str] = Field(
+        default=[], description="Instead of a model: profiles that work on the goal at the same time."
+    )
+    workflow: dict[str, list[str]] = Field(
+        default={},
+        description="Instead of a model: profiles, each with the list of those that it waits for, whose "
+        "outputs it gets as its goal.",
+    )
+    router: RouterConfig | None = Field(
+        default=None, description="Instead of working itself, choose one of several profiles for the goal."
+    )
+
+    @property
+    def composition(self) -> str:
+        """`chain`, `parallel`, `workflow` or `router`; empty for an agent with a model."""
+        return next((kind for kind in COMPOSITIONS if getattr(self, kind)), "")
+
+    @property
+    def members(self) -> Mapping[tuple[str | int, ...], str]:
+        """The names of the profiles that this one uses, by their place in it."""
+        listed = {"agents": self.agents, "chain": self.chain, "parallel": self.parallel}
+        found: dict[tuple[str | int, ...], str] = {
+            (key, number): name for key, names in listed.items() for number, name in enumerate(names)
+        }
+        found |= {("workflow", name): name for name in self.workflow}
+        routes = () if self.router is None else self.router.routes
+        return found | {("router", "routes", name): name for name in routes}
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a model takes part: the agent's own, or one that chooses between the routes of a router."""
+        if self.router is None:
+            return not self.composition
+        rules = {name for name, route in self.router.routes.items() if route.when is not None}
+        return self.model is not None or bool(set(self.router.routes) - rules - {self.router.default})
 
     def select(self, names: Literal["all"] | Sequence[str], there: Sequence[str]) -> list[str]:
         """Return the available names that a list, or `all`, selects."""

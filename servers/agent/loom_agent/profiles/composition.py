@@ -1,0 +1,267 @@
+"""Compositions of profiles as runs: a plan in place of the model calls the members as tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
+
+from loom_core.agent.calling_run import CallingRun, calling_run
+from loom_core.agent.teams.agent_tool import AgentTool
+from loom_core.agent.teams.router import Route, Router
+from loom_core.agent.teams.step import StepError
+from loom_core.errors import NotFoundError
+from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, Usage
+from loom_core.llm.messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, UserMessage
+from loom_core.runs.run import FORK_OF
+
+if TYPE_CHECKING:
+    from loom_agent.profiles.profile_config import ProfileConfig
+    from loom_core.agent.agent import Agent
+    from loom_core.llm.messages import Message, MessageLike
+
+__all__ = ["CompositionModel", "StepTool", "step_tools"]
+
+_ENDS = frozenset({"error", "aborted"})
+
+
+class StepTool(AgentTool):
+    """A member as a step. Steps run concurrently, whatever tools they have: the configuration says so."""
+
+    @property
+    def is_concurrency_safe(self) -> bool:
+        """True."""
+        return True
+
+
+def step_tools(members: Sequence[Agent]) -> list[StepTool]:
+    """Return the members of a composition as tools."""
+    return [StepTool(agent, description=agent.description or agent.name) for agent in members]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step: a member, and the indices of the steps that it waits for."""
+
+    member: str
+    after: Sequence[int] = ()
+
+
+class CompositionModel(LLMProvider):
+    """Plan of a chain, a router, a workflow or parallel members, in place of a model.
+
+    A composition is a run of an agent whose only tools are the members, and whose model is this plan. So its
+    steps are child runs, with what all calls of an `AgentTool` have: the journal, the budget of the outer
+    run, approvals that the outer run asks for, and a resume after a crash.
+
+    Each turn calls all steps whose prerequisites have ended. A step gets the outputs of the steps that it
+    waits for, or else the goal; and messages that the user has sent since. If a step failed, the run fails;
+    when it is resumed, the step is called again.
+
+    Args:
+        profile: the configuration of the composition.
+        tools: its members.
+        llm: the model of a router; None for rules alone.
+    """
+
+    def __init__(self, profile: ProfileConfig, tools: Sequence[StepTool], *, llm: LLMProvider | None) -> None:
+        self._kind = profile.composition
+        self._llm = llm
+        self._tools = {tool.name: tool for tool in tools}
+        self._steps = _steps(profile)
+        self._router: Router | None = None
+        if profile.router is not None:
+            routes = [
+                Route(
+                    name,
+                    tool.agent,
+                    description=tool.agent.description,
+                    when=profile.router.routes[name].when,
+                )
+                for name, tool in self._tools.items()
+            ]
+            self._router = Router(routes, llm=llm, default=profile.router.default)
+
+    @property
+    def name(self) -> str:
+        """`plan`."""
+        return "plan"
+
+    @property
+    def model(self) -> str:
+        """The kind of composition; for a router, with its model."""
+        return self._kind if self._llm is None else f"{self._kind} ({self._llm.name}/{self._llm.model})"
+
+    async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
+        """Return the next calls, or the output of the last steps.
+
+        Raises:
+            StepError: a step failed, or cannot be called.
+            LLMError: the model of a router failed, and there is no default.
+        """
+        request = ChatRequest.of(messages, options)
+        calling = calling_run()
+        assert calling is not None, "a plan is the model of a run"
+        progress = _Progress(calling, request.messages, await _list_origins(calling))
+        steps, usage = await self._choose(progress)
+        done: dict[int, str] = {}
+        for number, step in enumerate(steps):
+            if (output := await progress.output_of(number, step)) is not None:
+                done[number] = output
+        if len(done) == len(steps):
+            waited = {each for step in steps for each in step.after}
+            parts = [TextPart(_join(steps, done, [n for n in done if n not in waited]))]
+            return self._response(parts, usage)
+        there = {spec.name for spec in request.tools}
+        calls: list[ToolCallPart] = []
+        for number, step in enumerate(steps):
+            if number in done or not all(each in done for each in step.after):
+                continue
+            wire_name = self._tools[step.member].wire_name
+            if wire_name not in there:
+                raise StepError(
+                    f"The step {step.member!r} cannot be called.",
+                    step=step.member,
+                    advice="Allow the run a larger budget, and the member among its tools.",
+                )
+            given = _join(steps, done, step.after) if step.after else progress.goal
+            goal = "\n\n".join([given, *progress.replies])
+            calls.append(ToolCallPart(progress.next_id(number), wire_name, {"goal": goal}))
+        return self._response(calls, usage)
+
+    async def aclose(self) -> None:
+        """Close the model of a router."""
+        if self._llm is not None:
+            await self._llm.aclose()
+
+    async def _choose(self, progress: _Progress) -> tuple[Sequence[_Step], Usage]:
+        """Return the steps; for a router the route, which is chosen once in a run."""
+        if self._router is None:
+            return self._steps, Usage()
+        called = progress.first_call
+        if called is not None:
+            return [_Step(name) for name, tool in self._tools.items() if tool.wire_name == called], Usage()
+        choice = await self._router.choose("\n\n".join([progress.goal, *progress.replies]))
+        return [_Step(choice.route)], choice.usage
+
+    def _response(self, parts: Sequence[TextPart | ToolCallPart], usage: Usage) -> LLMResponse:
+        message = AssistantMessage(tuple(parts), provider=self.name, model=self.model)
+        return LLMResponse(message, finish="tool_calls" if message.tool_calls else "stop", usage=usage)
+
+
+def _steps(profile: ProfileConfig) -> list[_Step]:
+    """Return the steps of a composition; none for a router."""
+    if profile.chain:
+        return [_Step(name, [] if number == 0 else [number - 1]) for number, name in enumerate(profile.chain)]
+    if profile.parallel:
+        return [_Step(name) for name in profile.parallel]
+    numbers = {name: number for number, name in enumerate(profile.workflow)}
+    return [_Step(name, [numbers[each] for each in after]) for name, after in profile.workflow.items()]
+
+
+def _join(steps: Sequence[_Step], outputs: Mapping[int, str], chosen: Sequence[int]) -> str:
+    """Return the output of a step; the outputs of several under their names as headings."""
+    if len(chosen) == 1:
+        return outputs[chosen[0]]
+    return "\n\n".join(f"## {steps[number].member}\n\n{outputs[number]}" for number in chosen)
+
+
+class _Progress:
+    """Progress of a composition's run, as its conversation shows it.
+
+    The id of a call is that of the run, the number of its step and of the attempt; so calls of earlier runs
+    of the session do not count.
+
+    Args:
+        calling: the run.
+        messages: its conversation.
+        origins: the ids of runs that it is a fork of; their calls count.
+
+    Attributes:
+        goal: the goal of the run.
+        first_call: wire name of the first member that it called; None if it has called none.
+        replies: messages of the user since the last calls.
+    """
+
+    def __init__(self, calling: CallingRun, messages: Sequence[Message], origins: Sequence[str]) -> None:
+        self._calling = calling
+        self.goal = calling.run.request.goal
+        own = tuple(f"{id_}_" for id_ in (calling.run.id, *origins))
+        answers = [each for each in messages if isinstance(each, AssistantMessage)]
+        calls = [call for each in answers for call in each.tool_calls if call.id.startswith(own)]
+        self.first_call = calls[0].name if calls else None
+        self._results = {
+            _step_and_attempt(each.call_id): each
+            for each in messages
+            if isinstance(each, ToolMessage) and each.call_id.startswith(own)
+        }
+        self.replies = _replies(messages, self.goal)
+
+    async def output_of(self, number: int, step: _Step) -> str | None:
+        """Return the output of a step; None if it has to be called.
+
+        Raises:
+            StepError: it failed, and the run has not been resumed since.
+        """
+        attempt = self._attempts(number)
+        if not attempt:
+            return None
+        result = self._results[f"{number}_{attempt - 1}"]
+        if not result.failed:
+            return result.text
+        if await self._has_ended_since(result.call_id):
+            return None
+        raise StepError(
+            f"The step {step.member!r} failed: {result.text}",
+            step=step.member,
+            advice="If you resume the run, it continues with this step.",
+        )
+
+    def next_id(self, number: int) -> str:
+        """Return the id for the next call of a step."""
+        return f"{self._calling.run.id}_{number}_{self._attempts(number)}"
+
+    def _attempts(self, number: int) -> int:
+        attempt = 0
+        while f"{number}_{attempt}" in self._results:
+            attempt += 1
+        return attempt
+
+    async def _has_ended_since(self, call_id: str) -> bool:
+        """Whether the run has failed or was aborted after the result of a call: it has been resumed."""
+        last, is_after = 0, False
+        while events := await self._calling.journal.events(self._calling.run.id, after=last):
+            for event in events:
+                if is_after and event.type in _ENDS:
+                    return True
+                is_after = is_after or (event.type == "tool_result" and event.payload["call_id"] == call_id)
+            last = events[-1].seq
+        return False
+
+
+def _step_and_attempt(call_id: str) -> str:
+    return "_".join(call_id.split("_")[-2:])
+
+
+async def _list_origins(calling: CallingRun) -> list[str]:
+    """List the ids of the runs that a run is a fork of, directly or through other forks."""
+    origins: list[str] = []
+    run = calling.run
+    while origin := run.request.metadata.get(FORK_OF):
+        origins.append(str(origin))
+        try:
+            run = await calling.journal.get(origins[-1])
+        except NotFoundError:  # it was purged
+            break
+    return origins
+
+
+def _replies(messages: Sequence[Message], goal: str) -> list[str]:
+    """Return what the user has said after the last answer, without the goal and what precedes it."""
+    said: list[str] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            said = []
+        elif isinstance(message, UserMessage):
+            said = [] if message.text == goal else [*said, message.text]
+    return said
