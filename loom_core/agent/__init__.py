@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.request import RunOptions
     from loom_core.agent.result import RunError, RunResult
+    from loom_core.agent.run_context import RunContext
     from loom_core.agent.skills.skill_set import SkillSet
     from loom_core.agent.steps import AgentStep, StepCall, read_steps
     from loom_core.agent.teams.agent_tool import AgentTool
@@ -65,6 +66,7 @@ __all__ = [
     "Route",
     "Router",
     "Run",
+    "RunContext",
     "RunError",
     "RunHost",
     "RunOptions",

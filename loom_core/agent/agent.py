@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import anyio
 from pydantic import BaseModel
@@ -78,6 +78,8 @@ __all__ = ["Agent", "stream_events"]
 _WAIT_SECONDS = 45.0
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_Tools: TypeAlias = Sequence[Tool | Callable[..., object]]
+"""Tools, or functions with annotated parameters."""
 
 
 class Agent:
@@ -117,8 +119,11 @@ class Agent:
         loop_guard: creates the guard that detects repeated calls in a run; None for no guard.
         hooks: the program's hooks, see `Hooks`.
         callbacks: observers, see `Callback`.
-        system_prompt: instructions for the model, or a function of the run that returns them, see
-            `Instructions`; the rest of the system prompt follows from tools, knowledge and limits.
+        system_prompt: instructions for the model, or a function that returns them, of `RunContext`, of the
+            run, or without arguments; see `Instructions`. The rest of the system prompt follows from tools,
+            knowledge and limits.
+        deps: the program's dependencies, such as clients and connections, for the tools and instructions
+            that take a `RunContext`. They are not in the journal.
         name: the agent's name; the agent of this name resumes its runs in a journal.
         description: its purpose, in a sentence: other agents choose it by that.
         scheduler: limits the concurrent calls of all runs; agents may share one.
@@ -165,7 +170,10 @@ class Agent:
         loop_guard: Callable[[], LoopGuard] | None = LoopGuard,
         hooks: Sequence[Hooks] = (),
         callbacks: Sequence[Callback] = (),
-        system_prompt: Instructions | Callable[[], str | Awaitable[str]] = "",
+        system_prompt: Instructions
+        | Callable[[Run], str | Awaitable[str]]
+        | Callable[[], str | Awaitable[str]] = "",
+        deps: object = None,
         name: str = "default",
         description: str = "",
         scheduler: Scheduler | None = None,
@@ -215,10 +223,10 @@ class Agent:
             search, passages = resolve_knowledge_base(knowledge_base)
             own.append(search)
             knowledge = knowledge or passages
-        instructions = [resolve_instructions(system_prompt), skill_set.instructions]
+        instructions = [resolve_instructions(each) for each in (system_prompt, skill_set.instructions)]
         if user_memory is not None:
             own += memory_tools(user_memory)
-            instructions.append(partial(explain_memory, user_memory))
+            instructions.append(resolve_instructions(partial(explain_memory, user_memory)))
         if toolbox is None:
             toolbox = Toolbox(own)
         elif own:
@@ -242,6 +250,7 @@ class Agent:
                 approve=approve, accepts_commands=wait_for_commands, seconds=approval_seconds
             ),
             options=options,
+            deps=deps,
         )
 
     @classmethod
@@ -251,17 +260,31 @@ class Agent:
 
     @overload
     async def run(
-        self, goal: str, *, output_schema: type[_Model], **options: Unpack[RunOptions]
+        self,
+        goal: str,
+        *,
+        output_schema: type[_Model],
+        deps: object = None,
+        tools: _Tools = (),
+        **options: Unpack[RunOptions],
     ) -> RunResult[_Model]: ...
     @overload
     async def run(
-        self, goal: str, *, output_schema: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        goal: str,
+        *,
+        output_schema: Mapping[str, Any] | None = None,
+        deps: object = None,
+        tools: _Tools = (),
+        **options: Unpack[RunOptions],
     ) -> RunResult[dict[str, Any]]: ...
     async def run(
         self,
         goal: str,
         *,
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
+        deps: object = None,
+        tools: _Tools = (),
         **options: Unpack[RunOptions],
     ) -> RunResult[Any]:
         """Run the agent on a goal until the run ends.
@@ -271,9 +294,13 @@ class Agent:
         Args:
             goal: the task.
             output_schema: a Pydantic model, or a JSON Schema of objects, that the final answer has to fit.
+            deps: replaces the agent's `deps` in this run; None for the agent's.
+            tools: additional tools for this run. Like `deps`, they are not in the journal: a program that
+                resumes the run passes them to `resume`.
             options: see `RunOptions`.
 
         Raises:
+            ConfigError: one of the tools is invalid, or two have the same name.
             InvalidInputError: the goal is empty, the schema or an option is invalid, agents are nested too
                 deeply, or the session has an active run.
             NotFoundError: neither the journal nor the memory knows the session.
@@ -281,22 +308,37 @@ class Agent:
             Exception: a component, such as `approve`, raised an exception other than `LoomError`; the run
                 has failed.
         """
+        agent = self._for_run(deps, tools)
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
-        return RunResult[Any].of(await self._execute_run(run), model=_model(output_schema))
+        return RunResult[Any].of(await agent._execute_run(run), model=_model(output_schema))
 
     @overload
     def run_sync(
-        self, goal: str, *, output_schema: type[_Model], **options: Unpack[RunOptions]
+        self,
+        goal: str,
+        *,
+        output_schema: type[_Model],
+        deps: object = None,
+        tools: _Tools = (),
+        **options: Unpack[RunOptions],
     ) -> RunResult[_Model]: ...
     @overload
     def run_sync(
-        self, goal: str, *, output_schema: Mapping[str, Any] | None = None, **options: Unpack[RunOptions]
+        self,
+        goal: str,
+        *,
+        output_schema: Mapping[str, Any] | None = None,
+        deps: object = None,
+        tools: _Tools = (),
+        **options: Unpack[RunOptions],
     ) -> RunResult[dict[str, Any]]: ...
     def run_sync(
         self,
         goal: str,
         *,
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
+        deps: object = None,
+        tools: _Tools = (),
         **options: Unpack[RunOptions],
     ) -> RunResult[Any]:
         """Run the agent without `await`, for scripts and notebooks, even if an event loop is running.
@@ -305,7 +347,8 @@ class Agent:
         """
 
         async def run() -> RunResult[Any]:  # `run` itself is overloaded
-            return await self.run(goal, output_schema=cast("None", output_schema), **options)
+            schema = cast("None", output_schema)
+            return await self.run(goal, output_schema=schema, deps=deps, tools=tools, **options)
 
         return run_blocking(run)
 
@@ -314,6 +357,8 @@ class Agent:
         goal: str,
         *,
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
+        deps: object = None,
+        tools: _Tools = (),
         **options: Unpack[RunOptions],
     ) -> AsyncGenerator[StreamEvent]:
         """Run the agent on a goal, and stream all events to the end of the run.
@@ -323,22 +368,33 @@ class Agent:
         Args:
             goal: as for `run`, like all others.
             output_schema: see there.
+            deps: see there.
+            tools: see there.
             options: see there.
 
         Raises:
             LoomError: as for `run`.
         """
+        agent = self._for_run(deps, tools)
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
-        async with aclosing(stream_events(run.id, self.journal, self._execute_run(run))) as events:
+        async with aclosing(stream_events(run.id, self.journal, agent._execute_run(run))) as events:
             async for event in events:
                 yield event
 
-    async def resume(self, run_id: str) -> RunResult[dict[str, Any]]:
+    async def resume(
+        self, run_id: str, *, deps: object = None, tools: _Tools = ()
+    ) -> RunResult[dict[str, Any]]:
         """Resume a run that was killed, is paused, has failed or was aborted.
 
         If another process executes the run, wait for it; return a completed run as it is.
 
+        Args:
+            run_id: the run.
+            deps: as for `run`; the journal has neither these nor the additional tools.
+            tools: see there.
+
         Raises:
+            ConfigError: as for `run`.
             NotFoundError: there is no such run.
             InvalidInputError: another agent started it.
             StoreError: the journal cannot be written.
@@ -349,9 +405,10 @@ class Agent:
                 f"Run {run_id} belongs to the agent {run.request.profile!r}, not to {self.name!r}.",
                 advice="Resume it with that one.",
             )
+        agent = self._for_run(deps, tools)
         if run.status in {"paused", "failed", "aborted"}:
             await self.journal.send_commands(run_id, Resume())
-        return RunResult[dict[str, Any]].of(await self._execute_run(run))
+        return RunResult[dict[str, Any]].of(await agent._execute_run(run))
 
     async def fork(self, run_id: str, *, at: int, **change: Unpack[ForkOptions]) -> RunResult[dict[str, Any]]:
         """Run a fork of a run, possibly of another agent of the same journal, from one of its steps on.
@@ -404,8 +461,9 @@ class Agent:
     def extend(
         self,
         *,
-        tools: Sequence[Tool] = (),
+        tools: _Tools = (),
         system_prompt: str = "",
+        deps: object = None,
         journal: Journal | None = None,
         memory: Memory | None = None,
         asking: HumanInputPolicy | None = None,
@@ -415,25 +473,31 @@ class Agent:
         Args:
             tools: additional tools.
             system_prompt: instructions to append to the agent's own.
+            deps: replaces the agent's dependencies, if it is not None.
             journal: replaces the agent's journal, as do all others.
             memory: replaces its memory.
             asking: replaces its policy for human input.
 
         Raises:
-            ConfigError: two of the tools have the same name.
+            ConfigError: a tool is invalid, or two have the same name.
         """
         other = copy.copy(self)
         other.journal = journal or self.journal
-        mine = self.parts
+        mine, added = self.parts, resolve_tools(tools)
         other.parts = replace(
             mine,
-            toolbox=mine.toolbox.with_tools(tools) if tools else mine.toolbox,
+            toolbox=mine.toolbox.with_tools(added) if added else mine.toolbox,
             pipeline=other._pipeline,
             memory=memory or mine.memory,
             system_prompt=(*mine.system_prompt, system_prompt),
             asking=asking or mine.asking,
+            deps=mine.deps if deps is None else deps,
         )
         return other
+
+    def _for_run(self, deps: object, tools: _Tools) -> Agent:
+        """Return the agent with the dependencies and tools of one run."""
+        return self if deps is None and not tools else self.extend(deps=deps, tools=tools)
 
     def request(
         self,

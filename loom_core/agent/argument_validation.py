@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from loom_core.agent.hooks import Hooks
+from loom_core.agent.run_context import RunContext
 from loom_core.agent.skills.skill_set import SkillSet
 from loom_core.agent.user_memory.memory import UserMemory
 from loom_core.callbacks.interface import Callback
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.knowledge.sources.federation.federation import Federation
     from loom_core.runs.human_broker import ApproveFunction
+    from loom_core.runs.run import Run
 
 __all__ = [
     "resolve_instructions",
@@ -171,25 +173,44 @@ def validate_callbacks(callbacks: object) -> tuple[Callback, ...]:
     return cast("tuple[Callback, ...]", tuple(listed))
 
 
-def resolve_instructions(given: Instructions | Callable[[], str | Awaitable[str]]) -> Instructions:
-    """Return a system prompt: a text, or a function of the run.
+def resolve_instructions(
+    given: Instructions | Callable[[Run], str | Awaitable[str]] | Callable[[], str | Awaitable[str]],
+) -> Instructions:
+    """Return a system prompt: a text, or a function of the run's context.
+
+    A function whose parameter is annotated as `RunContext` gets it; any other one with a parameter, the run.
 
     Raises:
-        ConfigError: it is neither, nor a function without arguments.
+        ConfigError: it is neither, nor a function of the run or without arguments.
     """
     asked: object = given
     if isinstance(asked, str):
         return asked
     if callable(asked):
         if _accepts(asked, object()):
-            return cast("Instructions", asked)
+            if _takes_context(asked):
+                return cast("Instructions", asked)
+            of_run = cast("Callable[[Run], str | Awaitable[str]]", asked)
+            return lambda context: of_run(context.run)
         if _accepts(asked):
             plain = cast("Callable[[], str | Awaitable[str]]", asked)
             return lambda _: plain()
     raise ConfigError(
         f"`system_prompt` cannot be {given!r}.",
-        advice="Give a text, or a function that returns one, of the run or without arguments.",
+        advice="Give a text, or a function that returns one, of `RunContext`, of the run, or without "
+        "arguments.",
     )
+
+
+def _takes_context(function: Callable[..., object]) -> bool:
+    """Whether the parameter of a function is annotated as `RunContext`, with or without its type of deps."""
+    try:
+        parameters = signature(function, eval_str=True).parameters
+    except NameError:  # the annotation is imported for type checkers only: compare its text
+        parameters = signature(function).parameters
+    except ValueError:  # some builtins have no signature
+        return False
+    return any(RunContext.__name__ in str(each.annotation) for each in parameters.values())
 
 
 def resolve_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:

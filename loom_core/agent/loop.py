@@ -131,6 +131,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             notices=self._notices,
             retries=self._parts.retries,
             gate=self._wait_while_paused,
+            deps=self._parts.deps,
         )
 
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from loom_core.agent.notices import Notices
     from loom_core.agent.parts import AgentParts, Instructions
     from loom_core.agent.recorder import AgentRunRecorder, RepromptKind, RunState
+    from loom_core.agent.run_context import RunContext
     from loom_core.llm.interface import LLMProvider, LLMResponse
     from loom_core.runs.run import Budget, Run
 
@@ -114,7 +115,7 @@ class ModelTurns:
 
     async def _system(self, specs: tuple[ToolSpec, ...]) -> SystemMessage:
         """Return the system prompt, which changes only with the tools and the program's instructions."""
-        own = await render_instructions(self._parts.system_prompt, self._record.run)
+        own = await render_instructions(self._parts.system_prompt, self._record.context(self._parts.deps))
         text = system_prompt(
             own, run=self._record.run, tools=specs, knowledge=self._parts.knowledge is not None
         )
@@ -322,7 +323,7 @@ _SCHEMA = (
 )
 
 
-async def render_instructions(parts: Sequence[Instructions], run: Run) -> str:
+async def render_instructions(parts: Sequence[Instructions], context: RunContext[object]) -> str:
     """Render the program's instructions: its texts, and the current results of its functions.
 
     Raises:
@@ -330,7 +331,7 @@ async def render_instructions(parts: Sequence[Instructions], run: Run) -> str:
     """
     texts: list[str] = []
     for part in parts:
-        said = part if isinstance(part, str) else part(run)
+        said = part if isinstance(part, str) else part(context)
         text = await said if inspect.isawaitable(said) else said
         if not isinstance(cast("object", text), str):
             raise ConfigError(

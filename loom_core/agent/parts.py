@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loom_core.llm.interface import ChatOptions
 from loom_core.runs.human_broker import HumanInputPolicy
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
+    from loom_core.agent.run_context import RunContext
     from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.interface import LLMProvider
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentParts", "Instructions"]
 
-Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
-"""Instructions for the model: a text, or a function of the run, `async` or not, that is called before every
-turn. As long as it returns the same text, the vendor's prompt cache stays valid."""
+Instructions: TypeAlias = "str | Callable[[RunContext[Any]], str | Awaitable[str]]"
+"""Instructions for the model: a text, or a function of the run's context, `async` or not, that is called
+before every turn. As long as it returns the same text, the vendor's prompt cache stays valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class AgentParts:
         system_prompt: the program's instructions, in parts.
         asking: the policy for human input.
         options: options for every request to the model.
+        deps: the program's dependencies, see `RunContext`.
     """
 
     llm: LLMProvider
@@ -62,3 +64,4 @@ class AgentParts:
     system_prompt: tuple[Instructions, ...] = ()
     asking: HumanInputPolicy = field(default_factory=HumanInputPolicy)
     options: ChatOptions = field(default_factory=ChatOptions)
+    deps: object = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from loom_core.agent.run_context import RunContext
 from loom_core.agent.spending import add_answer_usage, add_call_usage
 from loom_core.llm.interface import LLMResponse, Usage
 from loom_core.llm.message_json import message_from_json, message_to_json
@@ -377,6 +378,14 @@ class AgentRunRecorder(RunRecorder[RunState]):
     def spent(self) -> RunUsage:
         """Resources used so far."""
         return replace(self._spent, tool_calls=self.state.calls_begun, seconds=self.stopwatch.seconds)
+
+    def context(self, deps: object) -> RunContext[object]:
+        """Return the context of the run, for tools and instructions.
+
+        Args:
+            deps: the program's dependencies.
+        """
+        return RunContext(run_id=self.run.id, run=replace(self.run, spent=self.spent), deps=deps)
 
     @property
     def granted_from(self) -> RunUsage:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.json_schema.values import check_schema
 from loom_core.runs.journal.rows.json_column import to_column
-from loom_core.runs.run import Budget, RunRequest
+from loom_core.runs.run import CONTEXT, Budget, RunRequest
 from loom_core.tools.depth import current_depth
 from loom_core.tools.patterns import matcher
 from loom_core.tools.schemas.form import schema_problem
@@ -22,7 +22,11 @@ MAX_DEPTH = 3
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a run besides its goal; see `RunRequest`."""
+    """Options of a run besides its goal; see `RunRequest`.
+
+    `context` is the caller's data about the run, such as the id of a customer: a JSON object, which is in
+    the journal. Tools and instructions read it as `RunContext.data`; the model does not see it.
+    """
 
     session_id: str
     budget: Budget
@@ -30,6 +34,7 @@ class RunOptions(TypedDict, total=False):
     idempotency_key: str
     caller: str
     metadata: Mapping[str, Any]
+    context: Mapping[str, Any]
 
 
 _OPTIONS = frozenset(RunOptions.__annotations__)
@@ -75,7 +80,7 @@ def run_request(
         idempotency_key=options.get("idempotency_key", ""),
         caller=options.get("caller", ""),
         depth=depth,
-        metadata=options.get("metadata", {}),
+        metadata={**options.get("metadata", {}), **_context(options)},
     )
 
 
@@ -105,13 +110,17 @@ def _validate(goal: object, schema: object, options: Mapping[str, object]) -> Ma
         if not isinstance(given := options.get(name, ""), str):
             raise InvalidInputError(f"`{name}` is {_shorten(given)}, not a string.", advice="Give a string.")
     _check_patterns(options.get("allowed_tools"))
-    metadata = options.get("metadata", {})
-    if not isinstance(metadata, Mapping):
-        raise InvalidInputError(
-            f"`metadata` is {_shorten(metadata)}.", advice="Give a dictionary of JSON values."
-        )
-    to_column(cast("Mapping[str, Any]", metadata))
+    for name in ("metadata", "context"):
+        if not isinstance(given := options.get(name, {}), Mapping):
+            raise InvalidInputError(
+                f"`{name}` is {_shorten(given)}, not an object.", advice="Give a dictionary of JSON values."
+            )
+        to_column(cast("Mapping[str, Any]", given))
     return _answer_schema(schema)
+
+
+def _context(options: RunOptions) -> Mapping[str, Any]:
+    return {CONTEXT: dict(given)} if (given := options.get("context")) else {}
 
 
 def _check_patterns(allowed: object) -> None:

@@ -72,6 +72,7 @@ class ToolRound:
         notices: Notices,
         retries: ToolRetries,
         gate: Callable[[], Awaitable[None]],
+        deps: object,
     ) -> None:
         """Create the tool round.
 
@@ -84,6 +85,7 @@ class ToolRound:
             notices: messages to the model about calls that are not made.
             retries: the retry policy.
             gate: waits while the run is paused.
+            deps: the program's dependencies, for the tools.
         """
         self.retries = retries
         self._record = record
@@ -95,6 +97,7 @@ class ToolRound:
         self._guard = guard
         self._hooks = hooks
         self._gate = gate
+        self._deps = deps
         self._running: dict[str, ReviewedCall] = {}
         self._shown: dict[str, float] = {}
         self._questions = 0
@@ -150,6 +153,7 @@ class ToolRound:
                 approved=frozenset(self._review.approved),
                 depth=depth,
                 retrying=self,
+                context=self._record.context(self._deps),
             )
 
     @property

@@ -12,6 +12,7 @@ from loom_core.llm.interface import Usage
 
 __all__ = [
     "CALLER_NAME",
+    "CONTEXT",
     "FORK_OF",
     "FORK_STEP",
     "OF_ONE_RUN",
@@ -44,6 +45,8 @@ CALLER_NAME = "caller_name"
 FORK_OF = "fork_of"
 FORK_STEP = "fork_step"
 """Keys of `RunRequest.metadata`: the run that this one is a fork of, and the step from which it differs."""
+CONTEXT = "context"
+"""Key of `RunRequest.metadata`: the caller's data about the run, an object."""
 
 PARALLEL_RUNS = "parallel_runs"
 """Key of `RunRequest.metadata`: ids of the session's runs that it may run in parallel with.

@@ -43,12 +43,14 @@ class FunctionArguments:
         schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, for
             optional ones.
         context_name: the parameter for the call context, or empty.
+        context_type: the class of this parameter.
         model: a Pydantic model of the arguments. A parameter that collides with a model's attribute, such as
             `schema` or `_x`, has another name in it, and its own name as alias.
     """
 
     schema: dict[str, Any]
     context_name: str
+    context_type: type[object]
     model: type[BaseModel]
     _owner: str
     _fields: Mapping[str, str]
@@ -71,7 +73,7 @@ class FunctionArguments:
         Args:
             function: the function to call with the arguments.
             name: its name for models.
-            context: type of the parameter that is no argument: it gets the call context.
+            context: type of the parameter that is no argument: it gets the call context. A subclass counts.
             kind: tool or prompt.
             keywords: further JSON Schema keywords, see `with_keywords`. Arguments are then also validated
                 against the schema.
@@ -87,7 +89,7 @@ class FunctionArguments:
         bound = cast("partial[object]", function).keywords if isinstance(function, partial) else {}
         fields: dict[str, Any] = {}
         internal: dict[str, str] = {}
-        context_name = ""
+        context_name, context_type = "", context
         signature = inspect.signature(cast("Callable[..., object]", function))
         for argument, parameter in signature.parameters.items():
             if argument in bound:  # the program has set it, so models cannot
@@ -96,8 +98,8 @@ class FunctionArguments:
                 raise ValueError(f"{kind} {name!r}: parameter {argument!r} has no annotation")
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 raise ValueError(f"{kind} {name!r}: parameter {argument!r} cannot be given by name")
-            if _is_context(hints[argument], context):
-                context_name = argument
+            if (found := _context_type(hints[argument], context)) is not None:
+                context_name, context_type = argument, found
                 continue
             default = ... if parameter.default is parameter.empty else parameter.default
             internal[argument] = _field_name(argument)
@@ -111,7 +113,7 @@ class FunctionArguments:
         if keywords:
             schema = with_keywords(schema, keywords)
             _problems({}, schema)  # raises if the schema is invalid
-        return cls(schema, context_name, model, name, internal, bool(keywords))
+        return cls(schema, context_name, context_type, model, name, internal, bool(keywords))
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parse arguments to the values for the function.
@@ -192,10 +194,15 @@ def _schema_of(model: type[BaseModel], owner: str) -> dict[str, Any]:
         ) from error
 
 
-def _is_context(hint: object, context: type[object]) -> bool:
-    """Return whether a parameter has the context type, or is optional with it."""
+def _context_type(hint: object, context: type[object]) -> type[object] | None:
+    """Return the class of a parameter for the context, which may be optional; None for an argument."""
     parts = typing.get_args(hint)
-    return hint is context or (len(parts) == 2 and context in parts and type(None) in parts)
+    is_optional = len(parts) == 2 and type(None) in parts
+    for each in parts if is_optional else (hint,):
+        kind = typing.get_origin(each) or each
+        if isinstance(kind, type) and issubclass(kind, context):
+            return kind
+    return None
 
 
 def _field_name(argument: str) -> str:

@@ -130,10 +130,23 @@ class FunctionTool(Tool, Generic[_P, _R]):
         try:
             values = self._arguments.parse(arguments)
             if self._arguments.context_name:
-                values[self._arguments.context_name] = context or CallContext()
+                values[self._arguments.context_name] = self._check_context(context or CallContext())
             return output_of(await self._result(values))
         except LoomError as error:
             return ToolOutput(str(error), is_error=True, failure=failure_of(error))
+
+    def _check_context(self, context: CallContext) -> CallContext:
+        """Return the context, if it is of the type that the function wants.
+
+        Raises:
+            TypeError: the function wants that of an agent's run, and something else calls it.
+        """
+        wanted = self._arguments.context_type
+        if not isinstance(context, wanted):
+            raise TypeError(
+                f"The tool {self._name} needs a {wanted.__name__}, which only the runs of an agent have."
+            )
+        return context
 
     async def _result(self, values: Mapping[str, Any]) -> object:
         function = cast("Callable[..., object]", self.function)
@@ -196,7 +209,8 @@ def tool(
 
     Annotations define the arguments: plain types, `Literal`, `Annotated[int, Field(ge=1)]`, Pydantic models;
     parameters with a default are optional. A parameter of type `CallContext` is no argument: it gets the call
-    context. In a thread, call its functions by `anyio.from_thread.run`.
+    context; one of type `RunContext[…]` that of the agent's run, with its `deps`. In a thread, call its
+    functions by `anyio.from_thread.run`.
 
     The model reads the return value: a text as it is, None as nothing, anything else as JSON; an object or a
     list is structured data, too. A `ToolOutput` is passed on unchanged. The model reads a `LoomError` with

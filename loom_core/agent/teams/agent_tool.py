@@ -12,11 +12,12 @@ import anyio
 
 from loom_core.agent.calling_run import USAGE_KEY, calling_run
 from loom_core.agent.result import RunResult
+from loom_core.agent.run_context import RunContext
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrap_group
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Resume, check_response
 from loom_core.runs.human_broker import HumanInputPolicy, deny_by_timeout
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
-from loom_core.runs.run import PARENT_CALL, PARENT_RUN, Budget, Pending
+from loom_core.runs.run import CONTEXT, PARENT_CALL, PARENT_RUN, Budget, Pending
 from loom_core.tools.interface import CallContext, Question, Tool, ToolAnnotations, ToolOutput
 from loom_core.tools.names import own_wire_name
 
@@ -63,7 +64,8 @@ class AgentTool(Tool):
 
     The agent's own permissions apply inside, so the call itself needs no approval. Their approval requests go
     through the calling run, under the names of agent and tool (`researcher/write_file`), unless the agent has
-    its own `approve`.
+    its own `approve`. The child run has the `context` of the calling run, and its `deps` unless the agent has
+    its own.
 
     Args:
         agent: the agent.
@@ -185,6 +187,7 @@ class ChildRun:
         self._agent = agent.extend(
             journal=None if calls is None else calls.journal,
             asking=asked if self._passes_on else None,
+            deps=_deps_of(context) if agent.parts.deps is None else None,
         )
         self._name = name
         self._context = context
@@ -240,11 +243,13 @@ class ChildRun:
     def _options(self) -> RunOptions:
         if self._calling is None:
             return {"budget": self._budget}
+        request = self._calling.run.request
         return {
             "budget": self._budget,
             "idempotency_key": self._key,
-            "caller": self._calling.run.request.caller,
+            "caller": request.caller,
             "metadata": {PARENT_RUN: self._context.run_id, PARENT_CALL: self._context.call_id},
+            "context": request.metadata.get(CONTEXT, {}),
         }
 
     async def _find_existing(self) -> Run | None:
@@ -315,6 +320,10 @@ class ChildRun:
             await self._agent.send_command(run_id, order)
         except InvalidInputError:  # the state has changed: it has ended, or another response was faster
             return
+
+
+def _deps_of(context: CallContext) -> object:
+    return cast("RunContext[object]", context).deps if isinstance(context, RunContext) else None
 
 
 def _limit_budget(budget: Budget, left: Budget) -> Budget:

@@ -25,7 +25,7 @@ from loom_core.runs.journal.rows.runs import (
 )
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.journal.rows.sessions import begin_session, find_session
-from loom_core.runs.run import PARALLEL_RUNS, Run
+from loom_core.runs.run import CONTEXT, PARALLEL_RUNS, Run
 
 if TYPE_CHECKING:
     from loom_core.runs.events import EventType
@@ -147,6 +147,8 @@ def _difference(known: RunRequest, request: RunRequest) -> str:
     if request.session_id not in {"", known.session_id}:
         return "session"
     before, now = (from_column(request_column(each)) for each in (known, request))
+    if before["metadata"].get(CONTEXT) != now["metadata"].get(CONTEXT):
+        return "context"
     return next((told for name, told in _SAME.items() if before[name] != now[name]), "")
 
 

@@ -119,7 +119,7 @@ class CallRun:
         host: the run that the call belongs to.
         environment: its environment.
         approved: whether a person has approved it.
-        depth: number of agents above.
+        context: context of the run's calls, with the number of agents above.
         retrying: host of its retries; None for a single attempt.
 
     Attributes:
@@ -133,7 +133,7 @@ class CallRun:
         environment: CallEnvironment,
         *,
         approved: bool,
-        depth: int,
+        context: CallContext,
         retrying: RetryHost | None = None,
     ) -> None:
         self.result: CallResult | None = None
@@ -141,7 +141,7 @@ class CallRun:
         self._host = host
         self._in = environment
         self._approved = approved
-        self._depth = depth
+        self._context = context
         self._retrying = retrying
         self._stages: dict[Stage, float] = dict(planned.stages)
         self._has_begun = False
@@ -216,7 +216,10 @@ class CallRun:
     async def _run_in_slot(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
         begun = perf_counter()
         slot = self._in.scheduler.slot(
-            self._in.run_id, depth=self._depth, priority=self._in.priority, needs_seconds=tool.needs_seconds
+            self._in.run_id,
+            depth=self._context.depth,
+            priority=self._in.priority,
+            needs_seconds=tool.needs_seconds,
         )
         status: CallStatus = "timeout"
         output: ToolOutput | None = None
@@ -300,10 +303,10 @@ class CallRun:
                 with self._capture_host_errors():
                     return await self._host.ask(planned, question)
 
-        context = CallContext(
+        context = replace(
+            self._context,
             progress=progress,
             ask=ask if self._host.can_ask else None,
-            depth=self._depth,
             run_id=self._in.run_id,
             call_id=planned.call.id,
         )

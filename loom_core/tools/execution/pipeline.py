@@ -21,7 +21,7 @@ from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, decision_entry
 from loom_core.tools.execution.retries import RetryHost
 from loom_core.tools.execution.scheduler import Scheduler
-from loom_core.tools.interface import Tool
+from loom_core.tools.interface import CallContext, Tool
 from loom_core.tools.permission.permissions import PermissionDecision, Permissions, ToolIdentity
 from loom_core.tools.toolbox import Toolbox, is_allowed
 
@@ -218,6 +218,7 @@ class ToolPipeline:
         approved: frozenset[str] = frozenset(),
         depth: int = 0,
         retrying: RetryHost | None = None,
+        context: CallContext | None = None,
     ) -> list[CallResult]:
         """CheckCancel, execute and format. Every call gets a result, in the order of `planned`.
 
@@ -235,12 +236,21 @@ class ToolPipeline:
             approved: ids of calls that a person has approved.
             depth: number of agents above.
             retrying: host of retries of calls that failed for a reason that passes; None for no retries.
+            context: what the tools get to know of the run; each call completes it.
 
         Raises:
             Exception: an error of the host, after everything else was stopped.
         """
+        context = replace(context or CallContext(), depth=depth)
         calls = [
-            CallRun(each, host, self._in, approved=each.call.id in approved, depth=depth, retrying=retrying)
+            CallRun(
+                each,
+                host,
+                self._in,
+                approved=each.call.id in approved,
+                context=context,
+                retrying=retrying,
+            )
             for each in planned
         ]
         try:
