@@ -15,6 +15,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import get_args
 
+from loom_agent.profiles.context_config import ContextConfig
 from loom_agent.profiles.profile_config import (
     ApprovalsConfig,
     BudgetConfig,
@@ -125,6 +126,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
     "agent-config.md": {
         "profile": partial(_model, ProfileConfig),
         "tools": partial(_model, BuiltinToolsConfig),
+        "context": partial(_model, ContextConfig),
         "permissions": partial(_model, PermissionRule),
         "budget": partial(_model, BudgetConfig),
         "tool_retries": partial(_model, ToolRetriesConfig),

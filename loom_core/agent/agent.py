@@ -44,7 +44,7 @@ from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.runs.run import FORK_OF, FORK_STEP, OF_ONE_RUN, Budget, Run, RunRequest, caller_name
+from loom_core.runs.run import CONTEXT, FORK_OF, FORK_STEP, OF_ONE_RUN, Budget, Run, RunRequest, caller_name
 from loom_core.tools.execution.pipeline import ToolPipeline
 from loom_core.tools.execution.retries import ToolRetries
 from loom_core.tools.execution.scheduler import Scheduler
@@ -578,6 +578,7 @@ class Agent:
             run_id=run.id,
             source=run.request.caller,
             caller=caller_name(run),
+            data=run.request.metadata.get(CONTEXT),
         )
 
 

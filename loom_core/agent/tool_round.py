@@ -465,8 +465,11 @@ class CallReview:
             return ReviewedCall(self._deny(planned, entry.pending, decision))
         note = ""
         if decision.action == "edit":
+            edited = decision.arguments
+            if planned.tool is not None:
+                edited = self._pipeline.chosen_arguments(planned.tool, edited)
             planned = await self._replan(planned, decision.arguments)
-            shown = json.dumps(dict(decision.arguments), ensure_ascii=False)[:_EDITED_SHOWN]
+            shown = json.dumps(dict(edited), ensure_ascii=False)[:_EDITED_SHOWN]
             note = self._notices.edited.format(arguments=shown)
         pending = entry.pending
         lasting = (decision.scope == "run" and pending.for_run) or (pending.of_tool and not decision.keep)

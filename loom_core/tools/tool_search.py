@@ -153,6 +153,10 @@ class ToolSearch(Tool):
             self._index = _Index.of(tools)
         return self._index.best(query, limit)
 
+    def schema_of(self, tool: Tool) -> Mapping[str, Any]:
+        """Return the schema of a tool's arguments, to show their names."""
+        return tool.args_schema
+
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Search, and return a line for each tool; as structured data the names, and their number."""
         from loom_core.llm.json_schema.values import find_problems
@@ -164,7 +168,7 @@ class ToolSearch(Tool):
         if not found:
             text = f"None of the {all_of_them} tools fits. Try other words: what it acts on, what it does."
         else:
-            text = "\n".join(map(_line, found))
+            text = "\n".join(_line(tool, self.schema_of(tool)) for tool in found)
             if fitting > len(found):
                 text += (
                     f"\n[{len(found)} of {fitting} that fit shown; ask for more with `limit`, or say more]"
@@ -173,11 +177,11 @@ class ToolSearch(Tool):
         return ToolOutput(text, {"tools": entries, "fitting": fitting, "total": all_of_them})
 
 
-def _line(tool: Tool) -> str:
+def _line(tool: Tool, schema: Mapping[str, Any]) -> str:
     about = " ".join(tool.description.split())
     if len(about) > _SHOWN:
         about = f"{about[:_SHOWN].rstrip()} …"
-    return f"- `{tool.wire_name}` ({tool.name}): {about} {_arguments(tool.args_schema)}"
+    return f"- `{tool.wire_name}` ({tool.name}): {about} {_arguments(schema)}"
 
 
 def _arguments(schema: Mapping[str, Any]) -> str:

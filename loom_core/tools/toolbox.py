@@ -7,13 +7,14 @@ import difflib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loom_core.errors import ConfigError, LoomError, NotFoundError
 from loom_core.llm.interface import ToolSpec
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.arguments import ToolArguments
+from loom_core.tools.injection import ArgumentInjection, inject_arguments, without_arguments
 from loom_core.tools.interface import Tool
 from loom_core.tools.patterns import matcher
 from loom_core.tools.schemas.form import schema_problem
@@ -73,6 +74,10 @@ class _OfferingSearch(ToolSearch):
         """Return whether it searches the tools of this box."""
         return self._toolbox is toolbox
 
+    def schema_of(self, tool: Tool) -> Mapping[str, Any]:
+        """Return the arguments that a model may choose."""
+        return self._toolbox.schema_of(tool)
+
     def _callable(self) -> tuple[Tool, ...]:
         tools = self._toolbox.tools()
         if tools is not self._seen:
@@ -99,6 +104,9 @@ class Toolbox:
         live: each returns the current tools of a source; the same tuple as long as nothing has changed.
         most_shown: maximum number of offered tools.
         most_tokens: maximum tokens of offered tools.
+        inject: arguments that are set from the data of the run (`run(goal, context=…)`): by pattern of the
+            tool's name, the key of the data for each, as `{"crm:*": {"customer_id": "customer"}}`. Models
+            do not see them; permissions, approvals and the audit do.
 
     Raises:
         ConfigError: two of `tools` have the same name, or one has an invalid schema. A live tool whose name
@@ -112,11 +120,14 @@ class Toolbox:
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
         most_shown: int = 60,
         most_tokens: int = 16_000,
+        inject: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self._given = tuple(tools)
         self._live = tuple(live)
         self._most_shown = most_shown
         self._most_tokens = most_tokens
+        self._inject = inject or {}
+        self._injection = ArgumentInjection(self._inject)
         self._offered: dict[str, None] = {}
         self._searches: dict[tuple[str, ...] | None, ToolEntry] = {}
         self._own: dict[int, ToolEntry] = {}
@@ -142,7 +153,13 @@ class Toolbox:
             ConfigError: two fixed tools have the same name, or one has an invalid schema.
         """
         given = (*tools, *self._given)
-        return Toolbox(given, live=self._live, most_shown=self._most_shown, most_tokens=self._most_tokens)
+        return Toolbox(
+            given,
+            live=self._live,
+            most_shown=self._most_shown,
+            most_tokens=self._most_tokens,
+            inject=self._inject,
+        )
 
     def tools(self) -> tuple[Tool, ...]:
         """Return all current tools, without `tool_search`; the same tuple until they change."""
@@ -177,17 +194,36 @@ class Toolbox:
             return tool
         return self.find(tool.wire_name)
 
-    def prepare_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Validate the arguments of a call, repair them once, and add defaults.
+    def prepare_arguments(
+        self, tool: Tool, arguments: Mapping[str, Any], *, data: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        """Inject and validate the arguments of a call, repair them once, and add defaults.
+
+        Args:
+            tool: the tool.
+            arguments: the arguments of the model.
+            data: the data of the run, for arguments that are injected.
 
         Raises:
             InvalidInputError: they are invalid.
             ConfigError: the tool's own schema is invalid.
         """
+        return self._entry(tool).prepare_arguments(arguments, data or {})
+
+    def schema_of(self, tool: Tool) -> Mapping[str, Any]:
+        """Return the schema of the arguments that a model may choose: all that are not injected."""
+        return without_arguments(tool.args_schema, self._entry(tool).injected)
+
+    def chosen_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a call without those that are injected: what a model may see of them."""
+        injected = self._entry(tool).injected
+        return {name: value for name, value in arguments.items() if name not in injected}
+
+    def _entry(self, tool: Tool) -> ToolEntry:
         entry = self._snapshot().names.get(tool.wire_name)
         if entry is None or entry.tool is not tool:  # it is a search, or was removed since
-            entry = ToolEntry(tool)
-        return entry.prepare_arguments(arguments)
+            entry = ToolEntry(tool, self._injection.keys_for(tool))
+        return entry
 
     def offer(self, names: Iterable[str]) -> None:
         """Offer these tools to the model from now on: it has found or called them.
@@ -226,7 +262,7 @@ class Toolbox:
         if key not in self._searches:
             while len(self._searches) >= _MOST_SEARCHES:
                 del self._searches[next(iter(self._searches))]
-            self._searches[key] = ToolEntry(_OfferingSearch(self, key))
+            self._searches[key] = ToolEntry(_OfferingSearch(self, key), {})
         return self._searches[key]
 
     def _now(self) -> tuple[tuple[Tool, ...], ...]:
@@ -246,7 +282,7 @@ class Toolbox:
             if tool.wire_name in names or tool.name in names:
                 _log.warning("the tool %s is left out: another has its name", tool.name)
                 continue
-            entry = before.get(id(tool)) or ToolEntry(tool)
+            entry = before.get(id(tool)) or ToolEntry(tool, self._injection.keys_for(tool))
             self._own[id(tool)] = entries[tool.wire_name] = entry
             names[tool.wire_name] = names[tool.name] = entry
         return _Snapshot(live, entries, names, tuple(each.tool for each in entries.values()))
@@ -270,10 +306,12 @@ class ToolEntry:
 
     Attributes:
         tool: the tool.
+        injected: the key of the run's data for each argument that is injected.
     """
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: Tool, injected: Mapping[str, str]) -> None:
         self.tool = tool
+        self.injected = injected
         self._spec: ToolSpec | None = None
         self._is_broken = False
         self._tokens = 0
@@ -283,7 +321,8 @@ class ToolEntry:
     def spec(self) -> ToolSpec:
         """The tool's definition for models; see `Tool.spec`."""
         if self._spec is None:
-            self._spec = self.tool.spec()
+            spec = self.tool.spec()
+            self._spec = replace(spec, parameters=without_arguments(spec.parameters, self.injected))
         return self._spec
 
     @property
@@ -291,7 +330,7 @@ class ToolEntry:
         """Whether its definition is valid; a third-party tool may have an invalid schema."""
         if self._spec is None and not self._is_broken:
             try:
-                self._spec = self.tool.spec()
+                _ = self.spec
             except LoomError as error:
                 self._is_broken = True
                 _log.warning("the tool %s is not offered: %s", self.tool.name, error)
@@ -305,13 +344,10 @@ class ToolEntry:
             self._tokens = 1 + estimate_tokens(f"{self.spec.name}{self.spec.description}{schema}")
         return self._tokens
 
-    def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Validate the arguments of a call, repair them once, and add defaults.
-
-        Raises:
-            InvalidInputError: they are invalid.
-            ConfigError: the tool's own schema is invalid.
-        """
+    def prepare_arguments(self, arguments: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Inject and validate the arguments of a call; see `Toolbox.prepare_arguments`."""
+        if self.injected:
+            arguments = inject_arguments(arguments, self.injected, data, tool=self.tool.name)
         given = self.tool.prepare_arguments(arguments)
         if given is not None:
             return given

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from loom_core.server.auth.tokens import Token, TokenFile
 
-__all__ = ["TokenReport", "add_token_options", "run_token_command"]
+__all__ = ["TokenReport", "add_token_context", "add_token_options", "run_token_command"]
 
 _UNITS = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
@@ -80,6 +80,19 @@ def add_token_options(
         help="with create: how long it lasts, such as 12h, 30d or 8w (default: until it is revoked)",
     )
     command.set_defaults(token_source=source, token_key=key, token_scope=scope, token_context=[])
+
+
+def add_token_context(command: argparse.ArgumentParser) -> None:
+    """Add the option for data that calls with a token cannot change, where calls have a context."""
+    command.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        dest="token_context",
+        metavar="NAME=VALUE",
+        help="with create: a variable that calls with this token cannot change, such as tenantId=acme"
+        " (may be repeated)",
+    )
 
 
 def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:

@@ -43,6 +43,7 @@ class ToolPipeline:
         source: the caller, in the form of the rules.
         caller: display name of the caller, for the audit.
         priority: priority of the run, see `Scheduler.slot`.
+        data: data of the run, for the arguments that the toolbox injects.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class ToolPipeline:
         source: str = "",
         caller: str = "",
         priority: int = 0,
+        data: Mapping[str, Any] | None = None,
     ) -> None:
         self._in = CallEnvironment(
             toolbox=toolbox,
@@ -68,11 +70,16 @@ class ToolPipeline:
             source=source,
             caller=caller,
             priority=priority,
+            data=data or {},
         )
 
     def remember(self, tool: Tool | ToolIdentity) -> None:
         """Remember that a person approved a tool for the rest of the run; see `Permissions.remember`."""
         self._in.permissions.remember(tool)
+
+    def chosen_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a model may see of the arguments of a call; see `Toolbox.chosen_arguments`."""
+        return self._in.toolbox.chosen_arguments(tool, arguments)
 
     async def approve(
         self, planned: PlannedCall, *, by: str, seen: str, for_run: bool, keep: bool
@@ -153,7 +160,7 @@ class ToolPipeline:
             now = perf_counter()
             stages["discover"], begun, stage = now - begun, now, "validate"
             arguments = self._in.toolbox.prepare_arguments(
-                tool, _check_depth(_parse_arguments(call), call.name)
+                tool, _check_depth(_parse_arguments(call), call.name), data=self._in.data
             )
         except Exception as error:  # noqa: BLE001 - a third-party tool may fail here
             stages[stage] = perf_counter() - begun

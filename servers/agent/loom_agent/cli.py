@@ -18,6 +18,7 @@ from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
 from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
+from loom_core.server.cli.token_command import add_token_context
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
 
@@ -65,7 +66,7 @@ class AgentServer(ServerProgram[Settings]):
         commands.add("schema", "print the JSON Schema of agent.json, for editors")
         commands.add_mcp()
         commands.add_install()
-        commands.add_token(source_option="--profile", source="profile")
+        add_token_context(commands.add_token(source_option="--profile", source="profile"))
         commands.add_audit()
         commands.add_doctor(named="profiles and folders")
         return commands.parser
@@ -163,7 +164,14 @@ def _running(commands: ServerCommands) -> None:
 
 
 def _limits(command: argparse.ArgumentParser) -> None:
-    """Add the limits of a run."""
+    """Add the data and the limits of a run."""
+    command.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="data about the run, as the profile defines them (may be repeated)",
+    )
     command.add_argument(
         "--allow",
         action="append",

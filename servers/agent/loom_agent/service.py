@@ -15,7 +15,7 @@ from loom_agent.profiles.approvers import Approvers
 from loom_core.agent.fork import ForkOptions
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision, InputResponse, Resume
-from loom_core.runs.run import is_for_call
+from loom_core.runs.run import CONTEXT, is_for_call
 from loom_core.server.auth.caller import FULL_ACCESS, current_caller, use_caller
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from loom_agent.models import BudgetInput
     from loom_agent.profiles.agent_file import AgentFile
     from loom_agent.profiles.agents import Agents, ProfileAgent
+    from loom_agent.profiles.profile_config import ProfileConfig
     from loom_agent.settings import Settings
     from loom_core.runs.commands import Command, Reply
     from loom_core.runs.events import StreamEvent
@@ -96,6 +97,7 @@ class AgentService:
         allowed_tools: Sequence[str] | None = None,
         budget: BudgetInput | None = None,
         output_schema: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
         idempotency_key: str = "",
         client: str = "",
         server_seconds: float = _SERVER_SECONDS,
@@ -109,6 +111,8 @@ class AgentService:
             allowed_tools: name patterns of tools; None for all tools of the profile.
             budget: limits of the run, within those of the profile.
             output_schema: JSON Schema of the final answer.
+            context: data about the run, as the profile defines them; None for those of the session's latest
+                run with the profile. Data of the caller's token take precedence.
             idempotency_key: the same key returns the same run.
             client: the client program, to be stored with the run.
             server_seconds: how long to wait for MCP servers that are just starting.
@@ -122,7 +126,8 @@ class AgentService:
         """
         file = await to_thread.run_sync(self.load)
         caller = current_caller()
-        name = profile or await self._profile_of(session_id) or file.default
+        latest = await self._latest_in(session_id)
+        name = profile or (latest.request.profile if latest is not None else file.default)
         if not caller.may_use(name):
             raise _no_profile(name, [each for each in file.profiles if caller.may_use(each)])
         made = await self.agents().get(file, name, seconds=server_seconds)
@@ -131,9 +136,12 @@ class AgentService:
                 f"The profile {name!r} is a composition, whose answer is what its members write.",
                 advice="Leave `output_schema` out, or use a profile with a model.",
             )
+        if context is None and latest is not None and latest.request.profile == name:
+            context = latest.request.metadata.get(CONTEXT)
         request = made.agent.request(
             goal,
             output_schema=output_schema,
+            context=_context(made.profile, name, context or {}, of_token=caller.context),
             session_id=session_id,
             budget=_limit_budget(made.agent.budget, {} if budget is None else budget.model_dump()),
             allowed_tools=allowed_tools,
@@ -405,12 +413,10 @@ class AgentService:
         problem = self._engine.held.get(run.id, "") if run.status == "working" else ""
         return replace(run, problem=problem) if problem else run
 
-    async def _profile_of(self, session_id: str) -> str:
-        """Return the profile of a session's latest run; empty for an unknown session."""
-        if not session_id:
-            return ""
-        runs = await self.runs(session_id=session_id, limit=1)
-        return runs[0].request.profile if runs else ""
+    async def _latest_in(self, session_id: str) -> Run | None:
+        """Return a session's latest run; None for an unknown or a new session."""
+        runs = await self.runs(session_id=session_id, limit=1) if session_id else []
+        return runs[0] if runs else None
 
 
 def _is_for_run(decision: ApprovalDecision | InputResponse) -> bool:
@@ -425,6 +431,21 @@ def _limit_budget(most: Budget, asked: Mapping[str, Any]) -> Budget:
         name: value if limits[name] is None else min(value, limits[name]) for name, value in wanted.items()
     }
     return replace(most, **granted)
+
+
+def _context(
+    profile: ProfileConfig, name: str, given: Mapping[str, Any], *, of_token: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return the data of a run.
+
+    Raises:
+        InvalidInputError: they do not fit the profile.
+    """
+    if profile.context is not None:
+        return profile.context.merge(given, of_token=of_token)
+    if given:
+        raise InvalidInputError(f"The profile {name!r} takes no `context`.", advice="Leave it out.")
+    return {}
 
 
 def _no_profile(name: str, known: Sequence[str]) -> NotFoundError:

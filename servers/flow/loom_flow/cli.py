@@ -17,6 +17,7 @@ from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
 from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
+from loom_core.server.cli.token_command import add_token_context
 from loom_core.server.program import ServerProgram
 from loom_core.server.runs.html_option import add_html_option
 from loom_flow import PROGRAM
@@ -55,15 +56,7 @@ class FlowServer(ServerProgram[Settings]):
         commands.add_install()
         # A read-only token cannot start anything, so it is no token for a conversation.
         token = commands.add_token(source_option="--flow", source="flow", key="flows", scope="write")
-        token.add_argument(
-            "--context",
-            action="append",
-            default=[],
-            dest="token_context",
-            metavar="NAME=VALUE",
-            help="with create: a variable that calls with this token cannot change, such as tenantId=acme"
-            " (may be repeated)",
-        )
+        add_token_context(token)
         commands.add_audit()
         commands.add_doctor(named="flows and hosts")
         return commands.parser

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from loom_flow.cli import run
-from loom_flow.command_line.run_commands import parse_values
 
 from loom_core.errors import InvalidInputError
+from loom_core.server.cli.named_values import parse_values
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flow_company" / "flow.json"
 NOTE = {

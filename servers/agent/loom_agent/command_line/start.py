@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anyio import to_thread
+
 from loom_agent.models import BudgetInput
 from loom_core.errors import InvalidInputError
+from loom_core.server.cli.named_values import parse_values
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +35,7 @@ async def start_run(
 
     Args:
         service: the runs.
-        args: arguments of the command, with the limits and the profile.
+        args: arguments of the command, with the data, the limits and the profile.
         goal: the goal.
         session: the conversation to continue; empty for a new one.
         profile: another profile than that of the command; empty for that.
@@ -49,13 +52,17 @@ async def start_run(
         "tool_calls": args.calls,
         "seconds": args.seconds,
     }
+    profile = profile or args.profile
+    config = (await to_thread.run_sync(service.load)).profile(profile).context
+    schema = None if config is None else config.object_schema()
     return await service.start(
         goal,
         session_id=session,
-        profile=profile or args.profile,
+        profile=profile,
         allowed_tools=args.allow,
         budget=_budget(asked),
         output_schema=output_schema,
+        context=parse_values(args.context, schema) if args.context else None,
         client="command line",
         server_seconds=_SERVER_SECONDS,
     )

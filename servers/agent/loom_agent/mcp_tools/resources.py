@@ -70,6 +70,7 @@ async def _profile(service: AgentService, name: str) -> dict[str, Any]:
     return {
         "description": profile.description,
         "model": made.model,
+        **({} if profile.context is None else {"context": profile.context.object_schema()}),
         "servers": list(made.servers),
         "tools": [tool.model_dump(mode="json") for tool in found.tools],
         "notes": found.notes,

@@ -112,6 +112,10 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
             dict[str, Any] | None,
             Field(description="JSON Schema of the final answer."),
         ] = None,
+        context: Annotated[
+            dict[str, Any] | None,
+            Field(description="Data about the run, as loom://tools says for the profile."),
+        ] = None,
         idempotency_key: Annotated[str, Field(description="The same key gets the same run.")] = "",
     ) -> ToolReply[RunInfo]:
         # After an input request of the multi round-trip protocol this is called again, for the same run.
@@ -124,6 +128,7 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
                 allowed_tools=allowed_tools,
                 budget=budget,
                 output_schema=output_schema,
+                context=context,
                 idempotency_key=idempotency_key,
                 client=ctx.client,
             )

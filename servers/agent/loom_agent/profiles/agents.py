@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 from anyio import to_thread
 
+from loom_agent.profiles.context_config import fill_placeholders
 from loom_agent.profiles.local_knowledge import LocalKnowledge, require_search
 from loom_agent.profiles.model_choice import choose_model, create_model, is_demonstration
 from loom_agent.settings import LOCAL_USER
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from loom_agent.settings import Settings
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
+    from loom_core.agent.parts import Instructions
+    from loom_core.agent.run_context import RunContext
     from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.knowledge.sources.federation.federation import Federation
     from loom_core.llm.config import ProviderConfig
@@ -175,7 +178,8 @@ class Agents:
             partial(SkillSet.load, profile.skills, folder=self._settings.config.parent)
         )
         tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge), *given]
-        toolbox = Toolbox(tools, live=[self.mcp.live(servers)])
+        inject = None if profile.context is None else profile.context.inject
+        toolbox = Toolbox(tools, live=[self.mcp.live(servers)], inject=inject)
         permissions = self._permissions(profile)
         agent = Agent(
             llm,
@@ -186,7 +190,7 @@ class Agents:
             permissions=permissions,
             tool_retries=profile.tool_retries.policy(),
             compaction=await to_thread.run_sync(_compaction, profile.compaction),
-            system_prompt=profile.system_prompt,
+            system_prompt=_instructions(profile),
             options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),
             **self._run_options(name, profile, shared),
         )
@@ -324,6 +328,17 @@ def _given_tools(config: ProviderConfig, members: Sequence[Agent]) -> list[Tool]
 
         tools += demonstration_tools()
     return tools
+
+
+def _instructions(profile: ProfileConfig) -> Instructions:
+    """Return the instructions of a profile; with a context, they are filled with the data of the run."""
+    if profile.context is None:
+        return profile.system_prompt
+
+    def filled(context: RunContext[object]) -> str:
+        return fill_placeholders(profile.system_prompt, context.data)
+
+    return filled
 
 
 def _search(knowledge: Federation | None) -> list[Tool]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from loom_agent.profiles.context_config import ContextConfig
 from loom_core.errors import ConfigError
 from loom_core.llm.config import ProviderConfigInput
 from loom_core.llm.interface import Effort
@@ -234,6 +235,10 @@ class ProfileConfig(_Section):
     )
     options: ModelOptions = ModelOptions()
     system_prompt: str = Field(default="", description="Instructions for the model.")
+    context: ContextConfig | None = Field(
+        default=None,
+        description="Data that a caller passes with a goal, for tools and instructions; by default none.",
+    )
     tools: BuiltinToolsConfig = Field(
         default=BuiltinToolsConfig(),
         description="Loom's builtin tools: `files`, `http`, `shell`; by default none, or with `--root` those "
@@ -316,6 +321,12 @@ class ProfileConfig(_Section):
             return not self.composition
         rules = {name for name, route in self.router.routes.items() if route.when is not None}
         return self.model is not None or bool(set(self.router.routes) - rules - {self.router.default})
+
+    @model_validator(mode="after")
+    def _has_known_placeholders(self) -> Self:
+        if self.context is not None:
+            self.context.check_placeholders(self.system_prompt)
+        return self
 
     def select(self, names: Literal["all"] | Sequence[str], there: Sequence[str]) -> list[str]:
         """Return the available names that a list, or `all`, selects."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.cli.console import out, out_json
-from loom_flow.command_line.arguments import parse_values
+from loom_core.server.cli.named_values import parse_values
 from loom_flow.command_line.attach import attach_to_run
 from loom_flow.models import OperatorResult
 from loom_flow.texts import handover_info, operator_text, spoken_info

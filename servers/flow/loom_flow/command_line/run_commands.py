@@ -19,9 +19,9 @@ from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.evaluation import JUnitCase, read_text, write_junit
+from loom_core.server.cli.named_values import parse_values
 from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard
 from loom_flow import PROGRAM
-from loom_flow.command_line.arguments import parse_values
 from loom_flow.command_line.attach import BY, attach_to_run, exit_code, print_run, wait_until_idle
 from loom_flow.command_line.operator_commands import operate, send_event
 from loom_flow.invocation import invocation

@@ -1,4 +1,4 @@
-"""Arguments of the form NAME=VALUE."""
+"""Values on the command line, as NAME=VALUE."""
 
 from __future__ import annotations
 
