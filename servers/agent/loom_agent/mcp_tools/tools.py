@@ -114,7 +114,7 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
         ] = None,
         context: Annotated[
             dict[str, Any] | None,
-            Field(description="Data about the run, as loom://tools says for the profile."),
+            Field(description="What the profile takes; see loom://tools."),
         ] = None,
         idempotency_key: Annotated[str, Field(description="The same key gets the same run.")] = "",
     ) -> ToolReply[RunInfo]:
