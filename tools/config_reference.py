@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import get_args
 
 from loom_agent.profiles.context_config import ContextConfig
+from loom_agent.profiles.guardrails_config import DeniedPattern, GuardrailsConfig
 from loom_agent.profiles.profile_config import (
     ApprovalsConfig,
     BudgetConfig,
@@ -127,6 +128,8 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "profile": partial(_model, ProfileConfig),
         "tools": partial(_model, BuiltinToolsConfig),
         "context": partial(_model, ContextConfig),
+        "guardrails": partial(_model, GuardrailsConfig),
+        "deny": partial(_model, DeniedPattern),
         "permissions": partial(_model, PermissionRule),
         "budget": partial(_model, BudgetConfig),
         "tool_retries": partial(_model, ToolRetriesConfig),

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
     from loom_core.agent.compaction_settings import Compaction
     from loom_core.agent.fork import ForkOptions
-    from loom_core.agent.hooks import Hooks, Veto
+    from loom_core.agent.guardrails import AnswerValidator, DenyPattern, PiiRedaction
+    from loom_core.agent.hooks import AskAgain, Hooks, Veto
     from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.request import RunOptions
     from loom_core.agent.result import RunError, RunResult
@@ -38,7 +39,9 @@ __all__ = [
     "Agent",
     "AgentStep",
     "AgentTool",
+    "AnswerValidator",
     "ApprovalDecision",
+    "AskAgain",
     "Budget",
     "Chain",
     "Choice",
@@ -46,6 +49,7 @@ __all__ = [
     "Compaction",
     "Composition",
     "CompositionResult",
+    "DenyPattern",
     "EventType",
     "ForkOptions",
     "Hooks",
@@ -59,6 +63,7 @@ __all__ = [
     "Note",
     "Pause",
     "Pending",
+    "PiiRedaction",
     "PostgresPlace",
     "Reply",
     "Results",

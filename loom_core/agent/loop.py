@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from loom_core.agent.answer_review import AnswerReview
 from loom_core.agent.calling_run import CallingRun, calling_from, calling_run
-from loom_core.agent.hooks import HookError
+from loom_core.agent.hooks import GuardrailError, HookError, review_input
 from loom_core.agent.model_turns import FinalAnswer, ModelTurns, Reprompt, conclude
 from loom_core.agent.notices import Notices
 from loom_core.agent.recorder import AgentRunRecorder
@@ -62,14 +63,16 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             parts: the components of the agent.
             log: the log of the claimed run.
         """
-        super().__init__(log, AgentRunRecorder(log), asking=parts.asking)
+        record = AgentRunRecorder(log, streams_text=not any(each.reviews_answers for each in parts.hooks))
+        super().__init__(log, record, asking=parts.asking)
         request = log.run.request
         schema = request.output_schema
         self._parts = parts
         self._notices = Notices.for_goal(request.goal)
         self._schema = None if schema is None else OutputSchema("answer", schema)
         self._model = ModelTurns(parts, self._record, schema=self._schema)
-        self._ending = RunFinalizer(parts, self._record, self._model, self._notices)
+        self._review = AnswerReview(parts.hooks, record, schema=self._schema, notices=self._notices)
+        self._ending = RunFinalizer(parts, self._record, self._model, self._notices, self._review)
         self._calling = CallingRun(self._record, parts.asking)
         self._prequery: Prefetch | None = None
         self._tools: ToolRound | None = None
@@ -89,7 +92,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
     async def _begin(self) -> None:
         request = self._record.run.request
         history = await self._parts.memory.messages(request.session_id)
-        goal = UserMessage((TextPart(request.goal),))
+        goal = UserMessage((TextPart(await review_input(self._parts.hooks, self._record.run, request.goal)),))
         self._record.record_start([*history, goal], model=self._parts.llm.model)
 
     def _revive(self, order: Command) -> None:
@@ -102,7 +105,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         state, retriever, self._prequery = self._record.state, self._parts.knowledge, None
         if retriever is not None and not state.turns and not state.looked:
             self._prequery = Prefetch(retriever, self._record, late=self._notices.late)
-            self._prequery.start(group, self._record.run.request.goal, state.history[:-1])
+            self._prequery.start(group, state.goal, state.history[:-1])
 
     async def _recall_notes(self) -> None:
         """Put the notes about the user before the goal."""
@@ -147,13 +150,10 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             if state.open_calls:
                 await tools.run()
                 continue
-            if state.final is not None and not state.inbox:
-                if await self._finish(FinalAnswer(**state.final)):
-                    return
-                continue
             nudge = Reprompt()
-            if state.answer is not None and not state.calls:
-                following = conclude(state, schema=self._schema, notices=self._notices)
+            if (following := self._conclude()) is not None:
+                if isinstance(following, FinalAnswer):
+                    following = await self._review.review(following)
                 if isinstance(following, FinalAnswer):
                     if await self._finish(following):
                         return
@@ -165,7 +165,26 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
                 await self._prequery.wait_briefly()
             await self._turn(nudge)
 
+    def _conclude(self) -> FinalAnswer | Reprompt | None:
+        """Conclude from the last answer, or from a call that ends the run; None if the work goes on."""
+        state = self._record.state
+        if state.final is not None and not state.inbox:
+            return FinalAnswer(**state.final)
+        if state.answer is not None and not state.calls:
+            return conclude(state, schema=self._schema, notices=self._notices)
+        return None
+
+    async def _review_messages(self) -> None:
+        """Let the hooks change or veto the messages of the user that the model has not read yet."""
+        record = self._record
+        unread = record.state.replies[len(record.state.replies) - record.state.unread :]
+        texts = [await review_input(self._parts.hooks, record.run, text) for text in unread]
+        if texts != unread:
+            record.record_replaced_messages(texts)
+
     async def _turn(self, nudge: Reprompt) -> None:
+        if self._parts.hooks and self._record.state.unread:
+            await self._review_messages()
         state, budget = self._record.state, self._record.run.request.budget
         closing = state.closing
         spent = find_exhausted_limit(budget, self._record.spent, granted_from=state.granted_from)
@@ -269,23 +288,30 @@ class RunFinalizer:
         record: records the end.
         model: has the text of an unfinished answer.
         notices: texts about an abort, and about calls that were not made or were interrupted.
+        review: reviews what there is of an answer.
     """
 
     def __init__(
-        self, parts: AgentParts, record: AgentRunRecorder, model: ModelTurns, notices: Notices
+        self,
+        parts: AgentParts,
+        record: AgentRunRecorder,
+        model: ModelTurns,
+        notices: Notices,
+        review: AnswerReview,
     ) -> None:
         self._parts = parts
         self._record = record
         self._model = model
         self._notices = notices
+        self._review = review
 
     async def finish_aborted(self, abort: Abort) -> None:
         """Finish a run that was aborted."""
         await self._abandon_calls()
         self._close_calls(self._notices.translate(abort.reason))
         await self.save_conversation()
-        problem = self._notices.describe_abort(by=abort.by, reason=abort.reason)
-        self._record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=self._output())
+        problem, output = self._notices.describe_abort(by=abort.by, reason=abort.reason), await self._output()
+        self._record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=output)
 
     async def finish_failed(self, error: LoomError) -> None:
         """Finish a run that failed."""
@@ -297,14 +323,16 @@ class RunFinalizer:
             await self.save_conversation()
         except LoomError as forgotten:
             _log.warning("the conversation of run %s is not saved: %s", self._record.run.id, forgotten)
-        said = error.said if isinstance(error, UnapprovedToolError) else self._output()
+        if isinstance(error, UnapprovedToolError):
+            said = error.said
+        else:
+            said = "" if isinstance(error, GuardrailError) else await self._output()
         self._record.record_failure(error, failure=_failure(error), output=said)
 
     async def save_conversation(self) -> None:
-        """Save the conversation to the memory."""
-        await self._parts.memory.replace(
-            self._record.run.request.session_id, self._record.state.conversation()
-        )
+        """Save the conversation to the memory, unless the run never began."""
+        if conversation := self._record.state.conversation():
+            await self._parts.memory.replace(self._record.run.request.session_id, conversation)
 
     async def learn_notes(self) -> None:
         """Extract notes about the user from what they wrote in the run; this time does not count for it."""
@@ -347,13 +375,14 @@ class RunFinalizer:
             stages={},
         )
 
-    def _output(self) -> str:
-        """Return the text of the answer so far."""
+    async def _output(self) -> str:
+        """Return the text of the answer so far, as far as the hooks let it through."""
         state = self._record.state
-        if text := state.prefix + self._model.text or state.output:
-            return text
-        said = (each.text for each in reversed(state.history) if isinstance(each, AssistantMessage))
-        return next((text for text in said if text), "")
+        text = state.prefix + self._model.text or state.output
+        if not text:
+            said = (each.text for each in reversed(state.history) if isinstance(each, AssistantMessage))
+            text = next(filter(None, said), "")
+        return await self._review.review_unfinished(text)
 
 
 def _failure(error: LoomError) -> str:
@@ -366,6 +395,8 @@ def _failure(error: LoomError) -> str:
             return "loop"
         case HookError():
             return "hook"
+        case GuardrailError():
+            return "guardrail"
         case UnapprovedToolError():
             return "unapproved"
         case _:

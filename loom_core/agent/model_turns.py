@@ -143,7 +143,7 @@ class ModelTurns:
                 return False
         compacted = await self._compactor.compact(
             conversation,
-            goal=record.run.request.goal,
+            goal=state.goal,
             pinned=[truncate_middle(each, _LONGEST_REPLY) for each in state.replies[-_MOST_REPLIES:]],
             fill=fill,
             spent=record.add_compaction_usage,

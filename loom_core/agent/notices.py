@@ -33,6 +33,7 @@ class Notices:
         instead: tools that only read, inside `no_approver`.
         approval_timed_out: no one answered before the deadline.
         vetoed: a hook vetoed a call.
+        withheld: a hook vetoed a result or an answer.
         no_calls_left: the budget of calls is exhausted.
         no_retries_left: a tool has asked for other arguments too often in a row.
         edited: a person changed the arguments.
@@ -84,6 +85,7 @@ class Notices:
         "need it for. The operator can permit it by a rule in `permissions`."
     )
     vetoed: str = "The call was not made: {reason}"
+    withheld: str = "(This text is withheld: {reason})"
     no_calls_left: str = (
         "The call was not made: this run has used all of its {most} tool calls. Answer with what you have."
     )
@@ -150,6 +152,7 @@ _CHINESE = Notices(
         "管理员可以在 `permissions` 中用规则允许它。"
     ),
     vetoed="该调用没有执行：{reason}",
+    withheld="（此内容未予显示：{reason}）",
     no_calls_left="该调用没有执行：本次运行允许的 {most} 次工具调用已用完。请用已有的信息回答。",
     no_retries_left=(
         "该调用没有执行：`{tool}` 已连续多次拒绝所给的参数，不再调用。"

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["AgentRunRecorder", "OpenCall", "RepromptKind", "RunState"]
 
 
-RepromptKind = Literal["none", "go_on", "paused", "empty", "late", "repair", "closing"]
+RepromptKind = Literal["none", "go_on", "paused", "empty", "late", "repair", "rejected", "closing"]
 """Why the model is prompted again after an answer without tool calls, or for the last time: the answer was
 cut at its limit; the vendor paused it; it was empty; something came while it was written; it does not fit the
-schema; the budget is exhausted, and the model has to answer with what it has."""
+schema; a hook rejected it; the budget is exhausted, and the model has to answer with what it has."""
 
 
 @dataclass(slots=True)
@@ -66,11 +66,13 @@ class RunState:
 
     Attributes:
         history: the messages that the model has read and written, oldest first, without the system prompt.
+        goal: the goal as the model reads it.
         inbox: messages that it reads before its next turn, after the results of its calls.
         answer: its last answer; None before the first one, and during a turn.
         calls: tool calls of the last answer, by id, in order.
         announced: whether the calls were announced to people.
         final: the final answer, if a call has ended the run: `output`, and the same as `structured` data.
+        reviewed: the final answer that took the place of the model's, likewise.
         pending: unanswered requests to people, by id.
         decisions: their decisions about calls that have not started since, by id.
         decided_about: the requests for these decisions.
@@ -84,6 +86,7 @@ class RunState:
         nudge: the reprompt kind of the current or interrupted turn; `none` after the answer.
         nudges: number of reprompts by kind since the last progress.
         replies: messages of the user since the goal, oldest first.
+        unread: number of the latest of them that the model has not read.
         closing: why this is the last turn, if the budget is exhausted; else empty.
         prefix: the beginning of an answer that the last one continues.
         granted_from: resources used when the budget was granted.
@@ -92,11 +95,13 @@ class RunState:
     """
 
     history: list[Message] = field(default_factory=list[Message])
+    goal: str = ""
     inbox: list[Message] = field(default_factory=list[Message])
     answer: LLMResponse | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
     announced: bool = False
     final: Mapping[str, Any] | None = None
+    reviewed: Mapping[str, Any] | None = None
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
     decisions: dict[str, ApprovalDecision] = field(default_factory=dict[str, ApprovalDecision])
     decided_about: dict[str, Pending] = field(default_factory=dict[str, Pending])
@@ -108,6 +113,7 @@ class RunState:
     nudge: RepromptKind = "none"
     nudges: Counter[RepromptKind] = field(default_factory=Counter[RepromptKind])
     replies: list[str] = field(default_factory=list[str])
+    unread: int = 0
     closing: str = ""
     prefix: str = ""
     granted_from: RunUsage = field(default_factory=RunUsage)
@@ -133,7 +139,7 @@ class RunState:
 
     def start(self, history: Sequence[Message]) -> None:
         """Start the run; the goal is the last message."""
-        self.history = list(history)
+        self.history, self.goal = list(history), history[-1].text
 
     def add_passages(self, text: str, *, late: str = "") -> None:
         """Add retrieved passages: before the goal if no turn has started, else at the end.
@@ -152,8 +158,30 @@ class RunState:
         """Add a message of the user."""
         self.inbox.append(UserMessage((TextPart(text),)))
         self.replies.append(text)
+        self.unread += 1
         self.nudges.clear()
         self.refused_arguments.clear()
+
+    def replace_messages(self, texts: Sequence[str]) -> None:
+        """Replace the messages of the user that the model has not read yet."""
+        old = self.replies[len(self.replies) - len(texts) :]
+        self.replies[len(self.replies) - len(texts) :] = texts
+        for before, after in zip(old, texts, strict=True):
+            place = self.inbox.index(UserMessage((TextPart(before),)))
+            self.inbox[place] = UserMessage((TextPart(after),))
+
+    def replace_last_text(self, text: str, *, final: Mapping[str, Any] | None = None) -> None:
+        """Replace the text of the last answer in the conversation, but no result of a call that ends the run.
+
+        Args:
+            text: the text.
+            final: the final answer, if this is it.
+        """
+        self.reviewed = final
+        last = self.history[-1] if self.history and self.final is None else None
+        if isinstance(last, AssistantMessage):
+            kept = (part for part in last.parts if not isinstance(part, TextPart))
+            self.history[-1] = replace(last, parts=(*kept, TextPart(text)))
 
     def start_turn(self, nudge: RepromptKind, text: str, *, closing: str = "") -> None:
         """Start a turn: the model reads everything new, and the reprompt."""
@@ -164,6 +192,7 @@ class RunState:
             self.history.append(UserMessage((TextPart(text),)))
         self.inbox, self.calls, self.answer, self.announced, self.final = [], {}, None, False, None
         self._refused_now.clear()
+        self.reviewed, self.unread = None, 0
         self.closing, self.nudge = closing, nudge
         self.nudges[nudge] += 1
         self.turns += 1
@@ -175,7 +204,7 @@ class RunState:
         self.calls = {part.id: OpenCall(part) for part in response.message.tool_calls}
         self._ids |= self.calls.keys()
         if self.calls:
-            self.nudges.clear()
+            self.nudges = Counter({"rejected": self.nudges["rejected"]})
 
     def with_unused_ids(self, message: AssistantMessage) -> AssistantMessage:
         """Return the answer with call ids that are unique in the run."""
@@ -310,6 +339,10 @@ class RunState:
                 self.add_passages(kept["text"], late=kept["late"])
             case "message_received":
                 self.add_message(kept["text"])
+            case "answer_reviewed":
+                self.replace_last_text(kept["text"], final=kept.get("final"))
+            case "input_reviewed":
+                self.replace_messages(kept["texts"])
             case "model_start":
                 self.start_turn(kept["nudge"], kept["text"], closing=kept["closing"])
             case "usage":
@@ -371,8 +404,15 @@ class AgentRunRecorder(RunRecorder[RunState]):
         state: the state that the run resumes from.
     """
 
-    def __init__(self, log: RunLog) -> None:
+    def __init__(self, log: RunLog, *, streams_text: bool = True) -> None:
+        """Create the recorder.
+
+        Args:
+            log: the log of the run.
+            streams_text: whether events have the model's text while it is written, not only the answer.
+        """
         super().__init__(log, RunState.restore(log.steps))
+        self._streams_text = streams_text
 
     @property
     def spent(self) -> RunUsage:
@@ -396,7 +436,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
         """Record the start of the run; the goal is the last message."""
         request = self.run.request
         payload = {
-            "goal": request.goal,
+            "goal": history[-1].text,
             "session_id": request.session_id,
             "profile": request.profile,
             "model": model,
@@ -422,6 +462,27 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self._add("message_received", {"text": text}, {"text": text})
         self.state.add_message(text)
 
+    def record_replaced_messages(self, texts: Sequence[str]) -> None:
+        """Record that hooks replaced the messages of the user that the model has not read yet."""
+        self._add("input_reviewed", {}, {"texts": list(texts)})
+        self.state.replace_messages(texts)
+
+    def record_rejected_answer(self, hook: str, reason: str) -> None:
+        """Record that a hook sends the answer back to the model."""
+        self._log.add("answer_reviewed", {"hook": hook, "action": "rejected", "reason": reason})
+
+    def record_refused_answer(self, hook: str, reason: str, *, notice: str) -> None:
+        """Record that a hook refused the answer; `notice` takes its place in the conversation."""
+        self._add("answer_reviewed", {"hook": hook, "action": "refused", "reason": reason}, {"text": notice})
+        self.state.replace_last_text(notice)
+
+    def record_replaced_answer(self, hook: str, output: str, structured: Mapping[str, Any] | None) -> None:
+        """Record the answer that takes the place of the model's, in the run and in the conversation."""
+        final = {"output": output, "structured": structured}
+        payload = {"hook": hook, "action": "replaced", "reason": ""}
+        self._add("answer_reviewed", payload, {"text": output, "final": final})
+        self.state.replace_last_text(output, final=final)
+
     def record_turn_start(self, nudge: RepromptKind, text: str, *, model: str, closing: str = "") -> None:
         """Record the start of a turn."""
         payload = {"iteration": self._spent.iterations + 1, "model": model}
@@ -430,11 +491,13 @@ class AgentRunRecorder(RunRecorder[RunState]):
 
     def record_text(self, text: str) -> None:
         """Record a piece of the answer."""
-        self._log.add("text_delta", {"text": text})
+        if self._streams_text:
+            self._log.add("text_delta", {"text": text})
 
     def record_reasoning(self, text: str) -> None:
         """Record a piece of the model's reasoning."""
-        self._log.add("reasoning_delta", {"text": text})
+        if self._streams_text:
+            self._log.add("reasoning_delta", {"text": text})
 
     def record_retry(self, error: LoomError, *, attempt: int, wait: float) -> None:
         """Record that the answer broke off, and that the request is retried after `wait` seconds."""
@@ -458,7 +521,8 @@ class AgentRunRecorder(RunRecorder[RunState]):
 
     def record_calls(self, calls: Sequence[Mapping[str, Any]]) -> None:
         """Announce the tool calls of the model to people."""
-        text = self.state.answer.content if self.state.answer is not None else ""
+        answer = self.state.answer
+        text = answer.content if answer is not None and self._streams_text else ""
         self._add("tool_calls_start", {"calls": list(calls), "text": text}, {})
         self.state.announced = True
 
@@ -573,6 +637,8 @@ class AgentRunRecorder(RunRecorder[RunState]):
 
     def record_finish(self, output: str, structured: object) -> None:
         """Record the final answer, which ends the run."""
+        if not self._streams_text:
+            self._log.add("text_delta", {"text": output})
         payload = {"output": output, "structured": structured}
         self._end("agent_finish", payload, "completed", output=output, structured=structured, problem="")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 
 from loom_core.agent.calling_run import USAGE_KEY
-from loom_core.agent.hooks import Veto, call_hook
+from loom_core.agent.hooks import HookError, Veto, call_hook
 from loom_core.agent.loop_guard import with_reminder
 from loom_core.agent.spending import remaining_calls
 from loom_core.errors import LoomError
@@ -96,6 +96,7 @@ class ToolRound:
         )
         self._guard = guard
         self._hooks = hooks
+        self._notices = notices
         self._gate = gate
         self._deps = deps
         self._running: dict[str, ReviewedCall] = {}
@@ -205,7 +206,8 @@ class ToolRound:
     async def _record_result(self, planned: PlannedCall, result: CallResult) -> None:
         if result.status == "aborted":
             return
-        message, entry = result.message, self._running[result.call_id]
+        entry, result = self._running[result.call_id], await self._review_result(planned, result)
+        message = result.message
         if entry.note:
             message = replace(message, parts=(*message.parts, TextPart(f"\n\n{entry.note}")))
         if self._guard is not None:
@@ -218,6 +220,29 @@ class ToolRound:
         self._record.record_call_end(result, message, spent=spent if isinstance(spent, RunUsage) else None)
         for hooks in self._hooks:
             await call_hook(hooks, "after_tool", hooks.after_tool, self._record.run, planned, result)
+
+    async def _review_result(self, planned: PlannedCall, result: CallResult) -> CallResult:
+        """Let the hooks change or veto the result of a call.
+
+        If a hook raises, or is cancelled, the result is recorded as withheld.
+
+        Raises:
+            HookError: a hook raised an error.
+        """
+        for hooks in self._hooks:
+            run = self._record.run
+            try:
+                said = await call_hook(hooks, "before_result", hooks.before_result, run, planned, result)
+            except BaseException as error:
+                reason = error.message if isinstance(error, HookError) else "it was not reviewed."
+                withheld = self._notices.withheld.format(reason=reason)
+                self._record.record_call_end(_with_text(result, withheld))
+                raise
+            if isinstance(said, Veto):
+                said = self._notices.withheld.format(reason=said.reason)
+            if said is not None:
+                result = _with_text(result, said)
+        return result
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
         """See `CallHost`; at most four events per second for each call."""
@@ -490,6 +515,12 @@ class CallReview:
         return _refuse(
             planned, "denied", self._notices.refused.format(reason=reason), by=decision.by or "a person"
         )
+
+
+def _with_text(result: CallResult, text: str) -> CallResult:
+    """Return a result with another text, and without structured data; images stay."""
+    output = replace(result.output, text=text, structured=None)
+    return replace(result, output=output, message=output.message(result.call_id), blob="")
 
 
 def _refuse(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") -> PlannedCall:

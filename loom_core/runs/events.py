@@ -30,6 +30,8 @@ EventType = Literal[
     "usage",  # input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
     # estimated, cost: the fields of `Usage`, of this answer; total: the same of the run; finish: why it ended
     "message_received",  # text: a message of the user while it ran
+    "input_reviewed",  # a hook replaced messages of the user
+    "answer_reviewed",  # hook, action: replaced|rejected|refused, reason: what a hook did with the answer
     "operator_message",  # call_id, by, text: an operator took the conversation, or wrote to the user
     "paused",  # by
     "resumed",  # by, from_status

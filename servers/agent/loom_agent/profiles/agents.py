@@ -189,6 +189,7 @@ class Agents:
             user_memory=user_memory,
             permissions=permissions,
             tool_retries=profile.tool_retries.policy(),
+            hooks=profile.guardrails.hooks(),
             compaction=await to_thread.run_sync(_compaction, profile.compaction),
             system_prompt=_instructions(profile),
             options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),

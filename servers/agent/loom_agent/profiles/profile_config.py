@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from loom_agent.profiles.context_config import ContextConfig
+from loom_agent.profiles.guardrails_config import GuardrailsConfig
 from loom_core.errors import ConfigError
 from loom_core.llm.config import ProviderConfigInput
 from loom_core.llm.interface import Effort
@@ -260,6 +261,7 @@ class ProfileConfig(_Section):
     otherwise: Literal["allow", "ask", "deny"] = Field(
         default="ask", description="Action for calls that match no rule and are not harmless."
     )
+    guardrails: GuardrailsConfig = GuardrailsConfig()
     budget: BudgetConfig = BudgetConfig()
     tool_retries: ToolRetriesConfig = ToolRetriesConfig()
     priority: int = Field(
