@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from loom_core.agent.hooks import AskAgain, Hooks, Veto
+from loom_core.agent.notices import Notices
 from loom_core.errors import ConfigError, LoomError
 from loom_core.llm.interface import OutputSchema
 from loom_core.llm.json_schema.values import check_schema
@@ -25,9 +25,6 @@ __all__ = ["AnswerValidator", "DenyPattern", "GuardrailPlace", "PiiRedaction"]
 GuardrailPlace: TypeAlias = Literal["input", "calls", "results", "answer"]
 """Where a guardrail applies: the goal and messages of the user; arguments of tool calls; results of tools;
 the final answer."""
-
-
-_WRONG = "The answer has to be JSON that fits a schema. {problems}\nAnswer again, with nothing else. {schema}"
 
 
 class PiiRedaction(Hooks):
@@ -156,27 +153,29 @@ class AnswerValidator(Hooks):
         *,
         most: int = 1,
     ) -> None:
+        self._check = check
         if isinstance(check, Mapping):
-            schema = cast("Mapping[str, Any]", check)
-            check_schema(schema)
-            self._check = partial(_find_problems, OutputSchema("answer", schema))
-        elif callable(check):
-            self._check = check
-        else:
+            check_schema(cast("Mapping[str, Any]", check))
+        elif not callable(check):
             raise ConfigError(f"{check!r} validates nothing.", advice="Give a function, or a JSON Schema.")
         self._most = most
 
     async def before_answer(self, run: Run, answer: str) -> str | AskAgain | Veto | None:
         """Send an invalid answer back."""
-        said = self._check(answer)
-        problem = await said if inspect.isawaitable(said) else said
+        if callable(self._check):
+            said = self._check(answer)
+            problem = await said if inspect.isawaitable(said) else said
+        else:
+            problem = _find_problems(answer, self._check, Notices.for_goal(run.request.goal))
         return AskAgain(problem, most=self._most) if problem else None
 
 
-def _find_problems(schema: OutputSchema, answer: str) -> str:
+def _find_problems(answer: str, schema: Mapping[str, Any], notices: Notices) -> str:
     """Return what is wrong with an answer, and the schema; empty if it fits."""
-    _, wrong = read_value(answer, schema)
-    return _WRONG.format(problems="; ".join(wrong), schema=json.dumps(schema.schema)) if wrong else ""
+    _, wrong = read_value(answer, OutputSchema("answer", schema))
+    listed = "\n".join(f"- {problem}" for problem in wrong)
+    shown = json.dumps(schema, ensure_ascii=False)
+    return notices.repair.format(problems=listed, schema=shown) if wrong else ""
 
 
 def _check_names(argument: str, given: Collection[str], known: Collection[str]) -> None:

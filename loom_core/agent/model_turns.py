@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
@@ -115,7 +116,8 @@ class ModelTurns:
 
     async def _system(self, specs: tuple[ToolSpec, ...]) -> SystemMessage:
         """Return the system prompt, which changes only with the tools and the program's instructions."""
-        own = await render_instructions(self._parts.system_prompt, self._record.context(self._parts.deps))
+        context = partial(self._record.context, self._parts.deps)
+        own = await render_instructions(self._parts.system_prompt, context)
         text = system_prompt(
             own, run=self._record.run, tools=specs, knowledge=self._parts.knowledge is not None
         )
@@ -323,15 +325,21 @@ _SCHEMA = (
 )
 
 
-async def render_instructions(parts: Sequence[Instructions], context: RunContext[object]) -> str:
+async def render_instructions(
+    parts: Sequence[Instructions], context: Callable[[], RunContext[object]]
+) -> str:
     """Render the program's instructions: its texts, and the current results of its functions.
+
+    Args:
+        parts: the instructions.
+        context: returns the current context of the run.
 
     Raises:
         ConfigError: a function returned something other than a string.
     """
     texts: list[str] = []
     for part in parts:
-        said = part if isinstance(part, str) else part(context)
+        said = part if isinstance(part, str) else part(context())
         text = await said if inspect.isawaitable(said) else said
         if not isinstance(cast("object", text), str):
             raise ConfigError(

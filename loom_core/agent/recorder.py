@@ -420,12 +420,13 @@ class AgentRunRecorder(RunRecorder[RunState]):
         return replace(self._spent, tool_calls=self.state.calls_begun, seconds=self.stopwatch.seconds)
 
     def context(self, deps: object) -> RunContext[object]:
-        """Return the context of the run, for tools and instructions.
+        """Return the context of the run, for its tools and instructions.
 
         Args:
             deps: the program's dependencies.
         """
-        return RunContext(run_id=self.run.id, run=replace(self.run, spent=self.spent), deps=deps)
+        run = self.run
+        return RunContext(run_id=run.id, depth=run.request.depth + 1, run=run, deps=deps)
 
     @property
     def granted_from(self) -> RunUsage:

@@ -51,5 +51,5 @@ class RunContext(CallContext, Generic[_DepsT_co]):
 
     @property
     def usage(self) -> RunUsage:
-        """Resources that the run had used when the context was made."""
+        """Resources that the run has used, up to its last event that says so."""
         return self.run.spent

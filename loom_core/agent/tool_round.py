@@ -152,7 +152,6 @@ class ToolRound:
                 [entry.planned for entry in batch],
                 host=self,
                 approved=frozenset(self._review.approved),
-                depth=depth,
                 retrying=self,
                 context=self._record.context(self._deps),
             )

@@ -29,6 +29,7 @@ _LOGGED_FIELDS: dict[EventType, tuple[str, ...]] = {
     "approval_decided": ("call_id", "action", "by"),
     "tool_result": ("call_id", "tool", "status", "seconds"),
     "loop_detected": ("tool", "times", "action"),
+    "answer_reviewed": ("hook", "action"),
     "compression_warning": ("used", "window"),
     "compression_applied": ("before", "after"),
     "usage": ("input_tokens", "output_tokens", "cost"),

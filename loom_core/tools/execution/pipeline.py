@@ -243,12 +243,12 @@ class ToolPipeline:
             approved: ids of calls that a person has approved.
             depth: number of agents above.
             retrying: host of retries of calls that failed for a reason that passes; None for no retries.
-            context: what the tools get to know of the run; each call completes it.
+            context: what the tools get to know of the run, with its own `depth`; each call completes it.
 
         Raises:
             Exception: an error of the host, after everything else was stopped.
         """
-        context = replace(context or CallContext(), depth=depth)
+        context = context or CallContext(depth=depth)
         calls = [
             CallRun(
                 each,

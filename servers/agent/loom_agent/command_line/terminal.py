@@ -76,6 +76,10 @@ class Terminal:
                 self._say(f"  ▤ {', '.join(str(each['id']) for each in payload['passages'])}")
             case "compression_applied":
                 self._say(f"  ⇊ {payload['before']} → {payload['after']} tokens")
+            case "answer_reviewed":
+                self._say(
+                    f"  ⚑ answer {payload['action']} by {payload['hook']}: {payload['reason']}".rstrip(": ")
+                )
             case "loop_detected":
                 self._say(f"  ↺ {payload['tool']}: the same call {payload['times']} times")
             case _:
