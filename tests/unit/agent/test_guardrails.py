@@ -93,9 +93,13 @@ async def test_a_message_while_the_run_works_is_input_too() -> None:
 
     llm = MockLLM([call("wait"), "好", "好"])
     agent = Agent(llm, tools=[wait], hooks=[PiiRedaction()])
-    await agent.run("寄信")
+    result = await agent.run("寄信")
     assert "抄送[email]" in _read(llm)
     assert _MAIL not in _read(llm)
+    log = await agent.journal.claim(result.run_id)
+    assert log is not None
+    async with log:
+        assert RunState.restore(log.steps).replies == ["抄送[email]"]
 
 
 async def test_a_refused_input_fails_the_run_before_the_model_and_leaves_the_conversation() -> None:
