@@ -340,7 +340,7 @@ class RunFinalizer:
         if memory is None:
             return
         record.stopwatch.stop()
-        said = [record.run.request.goal, *record.state.replies]
+        said = [record.state.goal, *record.state.replies]
         usage = await memory.learn(record.run, said, self._parts.llm)
         if usage is not None:
             record.add_compaction_usage(usage)
