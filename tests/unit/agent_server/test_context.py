@@ -47,6 +47,15 @@ async def test_data_go_to_the_tool_and_on_to_later_runs_of_the_session(configure
 
 
 @pytest.mark.slow
+async def test_data_of_a_composition_go_to_its_members(configure, running):
+    desk = {"router": {"routes": {"shop": {"when": "."}}}, "context": {"properties": {"customer": {}}}}
+    configure(shop=_SHOP, desk=desk)
+    async with running() as service:
+        run = await _ended(service, await service.start(_GOAL, profile="desk", context={"customer": "C-17"}))
+    assert '"kept":"C-17"' in run.output
+
+
+@pytest.mark.slow
 async def test_data_that_do_not_fit_are_refused_and_those_of_a_token_are_fixed(configure, running):
     configure(shop=_SHOP, other={})
     async with running() as service:
