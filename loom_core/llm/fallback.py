@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse, StreamChunk
@@ -12,7 +12,6 @@ from loom_core.llm.message_reading import as_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
-    from types import TracebackType
 
     from loom_core.llm.interface import Usage
     from loom_core.llm.messages import MessageLike
@@ -129,14 +128,6 @@ class FallbackProvider(LLMProvider):
         """Close the connections of all its models."""
         for provider in self._providers:
             await provider.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _note(
         self, provider: LLMProvider, error: _Failure, failed: list[tuple[LLMProvider, _Failure]]

@@ -8,12 +8,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_body import encode_body, json_body
 from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import AssistantMessage, Message, MessageLike, TextPart, ToolCallPart
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 __all__ = [
     "ChatOptions",
@@ -462,6 +465,14 @@ class LLMProvider(ABC):
 
     async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
         """Close connections. The provider may be used again: it opens new ones."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def call_delta(index: int, call: ToolCallPart) -> ToolCallDelta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import anyio
 
@@ -23,7 +23,6 @@ from loom_core.net.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-    from types import TracebackType
 
     import httpx2
     from pydantic import SecretStr
@@ -247,14 +246,6 @@ class HostedProvider(LLMProvider):
         await self._connection.aclose()
         for other in self._others.values():
             await other.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _complete(self, request: ChatRequest, closings: int) -> LLMResponse:
         """Make one attempt at a complete response; `closings` is that of the request's start."""

@@ -320,12 +320,23 @@ class CallRun:
         except BaseException as error:  # also if a tool calls `sys.exit`: that ends only its call
             if _ends_the_program(error):
                 raise
-            known = isinstance(error, Exception) and isinstance(unwrap_group(error), LoomError | TimeoutError)
-            if self._problem is None and not known:
-                _log.exception("%s failed in the run %s", tool.name, self._in.run_id or "without a name")
             repeatable = tool.annotations.repeatable
-            return outcomes.explain_failure(tool.name, error, repeatable=repeatable)
+            status, output = outcomes.explain_failure(tool.name, error, repeatable=repeatable)
+            if self._problem is None:
+                self._log_failure(tool, error, output)
+            return status, output
         return ("error" if output.is_error else "success"), output
+
+    def _log_failure(self, tool: Tool, error: BaseException, output: ToolOutput) -> None:
+        """Log an exception that the model does not read in full; with its traceback if it is unexpected."""
+        error = unwrap_group(error) if isinstance(error, Exception) else error
+        if isinstance(error, LoomError | TimeoutError):
+            return
+        run = self._in.run_id or "without a name"
+        if output.failure is None:
+            _log.exception("%s failed in the run %s", tool.name, run)
+        else:
+            _log.warning("%s failed in the run %s: %s: %s", tool.name, run, type(error).__name__, error)
 
     @contextmanager
     def _capture_host_errors(self) -> Generator[None]:

@@ -42,6 +42,14 @@ async def test_what_a_tool_raises_is_told_so_that_a_model_can_act_on_it(
     assert "hunter2" not in told
     assert "Traceback" in caplog.text
 
+    caplog.clear()
+
+    told = await _text(raising(ConnectionError("refused by db.internal")))
+
+    assert "refused by" not in told
+    assert "坏 failed in the run without a name: ConnectionError: refused by db.internal" in caplog.text
+    assert "Traceback" not in caplog.text
+
 
 async def test_what_would_end_a_program_ends_only_the_call() -> None:
     class Panic(BaseException):
