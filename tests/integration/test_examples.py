@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -243,3 +244,37 @@ async def test_the_agent_of_a_server_answers_from_files_and_does_nothing_twice(t
     asked = len(model.calls)
     assert "我们选择了 Kùzu" in await example.answer(model, folder, question)
     assert len(model.calls) == asked == 3
+
+
+@pytest.mark.parametrize(
+    ("example", "shown"),
+    [
+        ("agents_as_tools", "图书馆九点开门。\nLa bibliothèque ouvre à neuf heures.\n"),
+        (
+            "bank_support",
+            "> 我的卡丢了！\n李娜，您的卡已冻结，新卡三天内寄到。 (risk 9)\nblocked cards: C-7\n",
+        ),
+        ("judge_loop", "→ revise 太普通，写出旧书的温度。\n2. 旧书新读，老友重逢。 → pass\n"),
+        ("plan_and_execute", "plan: Find the price of a lunch box\n"),
+        ("sql_query", "杭州 2\n成都 1\n"),
+        (
+            "story",
+            "check (done): is_for_children=False reason='这是报告，不是故事。'\nstory (skipped): None\n",
+        ),
+        ("time_travel", "fork at 2: 去植物园野餐。\noriginal: 去自然博物馆。\n"),
+        ("user_memory", "→ Kung pao chicken with peanuts.\n李明: ['我对花生过敏']\n"),
+        ("weather", "forecast: attempt 2 of 3\nforecast: 24 °C, light rain\n"),
+    ],
+)
+def test_an_agent_of_the_examples_does_what_its_page_says(example: str, shown: str, monkeypatch, capsys):
+    monkeypatch.delenv("LOOM_EXAMPLE_MODEL", raising=False)
+    program = _EXAMPLES / "agents" / f"{example}.py"
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    runpy.run_path(str(program), run_name="__main__")
+    assert shown in capsys.readouterr().out
+
+
+def test_the_readme_of_the_agents_names_every_program():
+    folder = _EXAMPLES / "agents"
+    named = set(re.findall(r"\]\((\w+\.py)\)", (folder / "README.md").read_text(encoding="utf-8")))
+    assert named == {path.name for path in folder.glob("*.py")}
