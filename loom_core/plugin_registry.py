@@ -127,13 +127,17 @@ def create(kind: PluginKind, name: str, *args: object, **params: object) -> Any:
     return factory(*args, **params)
 
 
-def list_registered(kind: PluginKind) -> list[str]:
+def list_registered(kind: PluginKind, *, built_in: bool = True) -> list[str]:
     """List the names that `create` knows, sorted.
+
+    Args:
+        kind: kind of the plugins.
+        built_in: whether to list Loom's own, too.
 
     Raises:
         ConfigError: there is no such kind.
     """
-    return _registry.names(kind)
+    return _registry.names(kind, built_in=built_in)
 
 
 class _Registry:
@@ -170,10 +174,11 @@ class _Registry:
             known = ", ".join(self.names(kind))
             raise ConfigError(f"There is no {kind} {name!r}.", advice=f"Choose one of: {known}.") from None
 
-    def names(self, kind: PluginKind) -> list[str]:
-        built_in = _load_built_in(kind)
+    def names(self, kind: PluginKind, *, built_in: bool = True) -> list[str]:
+        own = _load_built_in(kind).keys()
         self._load_others()
-        return sorted(built_in.keys() | {name for of, name in self._factories if of == kind})
+        registered = {name for of, name in self._factories if of == kind}
+        return sorted(own | registered if built_in else registered - own)
 
     def _load_others(self) -> None:
         from importlib.metadata import entry_points  # 20 ms that most programs never need

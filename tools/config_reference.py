@@ -28,6 +28,7 @@ from loom_agent.profiles.profile_config import (
     RouterConfig,
     SchedulerConfig,
     ToolRetriesConfig,
+    ToolsConfig,
     UserMemoryConfig,
 )
 from loom_query.configuration.collection_config import CollectionSourceConfig
@@ -42,7 +43,6 @@ from loom_core.knowledge.sources.documents import TextDocument
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
 from loom_core.tools.builtin.config import (
-    BuiltinToolsConfig,
     FileToolsConfig,
     HttpToolsConfig,
     ShellToolConfig,
@@ -126,7 +126,7 @@ def _query() -> Rows:
 _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
     "agent-config.md": {
         "profile": partial(_model, ProfileConfig),
-        "tools": partial(_model, BuiltinToolsConfig),
+        "tools": partial(_model, ToolsConfig),
         "context": partial(_model, ContextConfig),
         "guardrails": partial(_model, GuardrailsConfig),
         "deny": partial(_model, DeniedPattern),

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +7,7 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.plugins import PluginRegistry, create, list_registered, register
+from tests.fixtures.distributions import install, run_with
 
 _OWN_RETRIEVERS = {
     "bm25", "decomposition", "dense", "fusion", "graph",
@@ -21,26 +18,6 @@ _OWN_RERANKERS = {"api", "cross_encoder", "features", "llm"}
 _OWN_TOOLS = {
     "edit_file", "http_get", "http_request", "list_files", "read_file", "search_files", "shell", "write_file",
 }  # fmt: skip
-
-
-def _run(program: str, *folders: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh interpreter that has some more folders to import from."""
-    path = json.dumps([str(folder) for folder in folders])
-    return subprocess.run(
-        [sys.executable, "-c", f"import sys\nsys.path += {path}\n{textwrap.dedent(program)}"],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-
-
-def _install(folder: Path, name: str, *, entry_points: str, modules: dict[str, str]) -> Path:
-    """A distribution as an installer leaves it."""
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(f"[loom.plugins]\n{entry_points}\n", encoding="utf-8")
-    for module, text in modules.items():
-        (folder / f"{module}.py").write_text(textwrap.dedent(text), encoding="utf-8")
-    return folder
 
 
 def test_own_retrievers_and_rerankers_are_listed() -> None:
@@ -67,7 +44,7 @@ def test_every_own_name_leads_to_what_registers_it(kind: Any, name: str) -> None
 
 @pytest.mark.slow
 def test_retriever_is_created_by_name_without_an_import_by_the_caller() -> None:
-    done = _run(
+    done = run_with(
         """
         from loom_core.plugins import create
         from loom_core.errors import ConfigError
@@ -81,7 +58,7 @@ def test_retriever_is_created_by_name_without_an_import_by_the_caller() -> None:
 
 
 def test_importing_the_registry_imports_nothing_it_creates() -> None:
-    done = _run(
+    done = run_with(
         """
         import sys
         import loom_core.plugins
@@ -121,7 +98,7 @@ def test_taken_name_is_refused_unless_it_is_the_same_object() -> None:
 
 @pytest.mark.parametrize(("kind", "name"), [("retriever", "keyword"), ("reranker", "features")])
 def test_name_of_an_own_implementation_is_taken_before_it_is_loaded(kind: str, name: str) -> None:
-    done = _run(
+    done = run_with(
         f"""
         from loom_core.errors import ConfigError
         from loom_core.plugins import register
@@ -173,7 +150,7 @@ def test_type_error_inside_a_constructor_is_not_disguised() -> None:
 
 
 def test_installed_distributions_are_found_by_module_and_by_function(tmp_path: Path) -> None:
-    folder = _install(
+    folder = install(
         tmp_path,
         "loom_extra",
         entry_points="by-module = extra_module\nby-function = extra_function:add",
@@ -195,7 +172,7 @@ def test_installed_distributions_are_found_by_module_and_by_function(tmp_path: P
             """,
         },
     )
-    done = _run(
+    done = run_with(
         """
         from loom_core.plugins import create, list_registered
         sys.stdout.reconfigure(encoding="utf-8")
@@ -209,10 +186,10 @@ def test_installed_distributions_are_found_by_module_and_by_function(tmp_path: P
 
 
 def test_own_retriever_is_created_without_loading_other_distributions(tmp_path: Path) -> None:
-    folder = _install(
+    folder = install(
         tmp_path, "loom_extra", entry_points="x = extra_module", modules={"extra_module": "print('imported')"}
     )
-    done = _run(
+    done = run_with(
         """
         from loom_core.errors import ConfigError
         from loom_core.plugins import create
@@ -227,7 +204,7 @@ def test_own_retriever_is_created_without_loading_other_distributions(tmp_path: 
 
 
 def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: Path) -> None:
-    folder = _install(
+    folder = install(
         tmp_path,
         "loom_broken",
         entry_points="gone = no_such\nfaulty = faulty_module\nleaving = leaving_module\n"
@@ -245,7 +222,7 @@ def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: P
             """,
         },
     )
-    done = _run(
+    done = run_with(
         """
         import logging
         logging.basicConfig(level="WARNING")
@@ -263,7 +240,7 @@ def test_broken_distribution_is_logged_with_its_name_and_passed_over(tmp_path: P
 
 @pytest.mark.slow
 def test_tools_and_memories_of_an_installed_distribution_are_created_by_name(tmp_path: Path) -> None:
-    folder = _install(
+    folder = install(
         tmp_path,
         "loom_extra",
         entry_points="extra = extra_module",
@@ -285,7 +262,7 @@ def test_tools_and_memories_of_an_installed_distribution_are_created_by_name(tmp
             """,
         },
     )
-    done = _run(
+    done = run_with(
         """
         import anyio
         from loom_core.plugins import PluginRegistry, list_registered

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from loom_agent.profiles.profile_config import ProfileConfig
     from loom_agent.settings import Settings
     from loom_core.server.cli.health import Finding
+    from loom_core.tools.interface import Tool
 
 __all__ = ["own_checks", "variables"]
 
@@ -72,9 +73,10 @@ def _configuration(settings: Settings) -> HealthSection:
     models: dict[str, str] = {}
     for name, profile in file.profiles.items():
         models[name] = _model(name, profile, settings, findings)
-        findings += _tools(name, profile, settings)
+        tools = _tools(name, profile, settings, findings)
         findings += _skills(name, profile, settings)
-        findings += _rules(name, profile, settings)
+        if tools is not None:
+            findings += _rules(name, profile, settings, tools)
     if not findings:
         findings.append(fine("profiles", "Every profile has a usable model."))
     facts |= {"profiles": models, "default": file.default}
@@ -95,15 +97,18 @@ def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list
     return f"{llm.name}/{llm.model}".rstrip("/") + f" ({why})"
 
 
-def _tools(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
-    from loom_core.tools.builtin.config import builtin_tools
+def _tools(
+    name: str, profile: ProfileConfig, settings: Settings, findings: list[Finding]
+) -> list[Tool] | None:
+    """Return the tools of a profile; None if they cannot be created, which is added to the findings."""
+    from loom_agent.profiles.profile_tools import profile_tools
 
     try:
-        builtin_tools(profile.tools, folder=settings.config.parent)
+        return profile_tools(profile.tools, folder=settings.config.parent)
     except LoomError as error:
         told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
-        return [problem_from_error(told, "tools-unusable", remedy=_CORRECT)]
-    return []
+        findings.append(problem_from_error(told, "tools-unusable", remedy=_CORRECT))
+        return None
 
 
 def _skills(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
@@ -120,7 +125,7 @@ def _skills(name: str, profile: ProfileConfig, settings: Settings) -> list[Findi
     ]
 
 
-def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
+def _rules(name: str, profile: ProfileConfig, settings: Settings, tools: Sequence[Tool]) -> list[Finding]:
     """Check for rules about unknown tools, which have no effect. Tools of MCP servers are not checked."""
     from loom_agent.profiles.demonstration import SEARCH, demonstration_tools
     from loom_core.agent.skills.skill_set import SKILL_TOOLS
@@ -141,7 +146,7 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
         shell=ShellToolConfig(root=here, enabled=True),
     )
     of_users = memory_tools(UserMemory(settings.user_memory))
-    every_tool = (*builtin_tools(every), *demonstration_tools(), *of_users)
+    every_tool = (*builtin_tools(every), *tools, *demonstration_tools(), *of_users)
     names = {SEARCH, *SKILL_TOOLS, *profile.agents, *(tool.name for tool in every_tool)}
     unknown = [
         rule.tool for rule in profile.permissions if _PLAIN.fullmatch(rule.tool) and rule.tool not in names

@@ -241,12 +241,13 @@ class Agents:
         }
 
     def _own_tools(self, profile: ProfileConfig) -> list[Tool]:
-        from loom_core.tools.builtin.config import FileToolsConfig, builtin_tools
+        from loom_agent.profiles.profile_tools import profile_tools
+        from loom_core.tools.builtin.config import FileToolsConfig
 
         config = profile.tools
         if config.files is None and self._settings.root is not None:
             config = config.model_copy(update={"files": FileToolsConfig(root=self._settings.root)})
-        return list(builtin_tools(config, folder=self._settings.config.parent))
+        return profile_tools(config, folder=self._settings.config.parent)
 
     def _permissions(self, profile: ProfileConfig) -> Permissions:
         from loom_core.tools.permission.permissions import Permissions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -36,6 +36,7 @@ __all__ = [
     "RouterConfig",
     "SchedulerConfig",
     "ToolRetriesConfig",
+    "ToolsConfig",
     "UserMemoryConfig",
 ]
 
@@ -69,6 +70,17 @@ class ModelOptions(_Section):
     )
     effort: Effort | None = Field(default=None, description="Reasoning effort before the answer.")
     max_tokens: int | None = Field(default=None, ge=1, description="Maximum length of one answer.")
+
+
+class ToolsConfig(BuiltinToolsConfig):
+    """Tools of a profile, in addition to those of MCP servers; none by default."""
+
+    plugins: dict[str, dict[str, Any]] = Field(
+        default={},
+        description='Tools that other distributions register, each with its settings: `{"clock": {"zone": '
+        '"UTC"}}`.',
+        repr=False,
+    )
 
 
 class McpConfig(_Section):
@@ -240,10 +252,10 @@ class ProfileConfig(_Section):
         default=None,
         description="Data that a caller passes with a goal, for tools and instructions; by default none.",
     )
-    tools: BuiltinToolsConfig = Field(
-        default=BuiltinToolsConfig(),
-        description="Loom's builtin tools: `files`, `http`, `shell`; by default none, or with `--root` those "
-        "for reading files.",
+    tools: ToolsConfig = Field(
+        default=ToolsConfig(),
+        description="Loom's builtin tools, `files`, `http`, `shell`, and `plugins`; by default none, or with "
+        "`--root` those for reading files.",
     )
     skills: list[str] = Field(
         default=[],
