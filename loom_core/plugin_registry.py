@@ -22,11 +22,20 @@ __all__ = ["PluginKind", "create", "list_registered", "register"]
 _log = logging.getLogger(__name__)
 
 PluginKind = Literal[
-    "graph_store", "lexical_index", "llm", "memory", "reranker", "retriever", "tool", "vector_index"
+    "compressor",
+    "graph_store",
+    "lexical_index",
+    "llm",
+    "memory",
+    "reranker",
+    "retriever",
+    "tool",
+    "vector_index",
 ]
 """Kinds of plugins: `RemoteGraphStore`, `LexicalServerIndex`, `Retriever`, `Reranker` and `VectorIndex` of
 `loom_core.knowledge.interface`, `LLMProvider` of `loom_core.llm.interface`, `Memory` of
-`loom_core.runs.memory`, `Tool` of `loom_core.tools.interface`."""
+`loom_core.runs.memory`, `Compressor` of `loom_core.runs.compressor`, `Tool` of
+`loom_core.tools.interface`."""
 
 _GROUP = "loom.plugins"
 
@@ -37,6 +46,7 @@ _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
 _ENGINES = "loom_core.knowledge.indexes.engines"
 _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
+    "compressor": {},
     "graph_store": {"falkordb": f"{_ENGINES}.falkordb"},
     "lexical_index": {
         "elasticsearch": f"{_ENGINES}.elasticsearch",
@@ -172,7 +182,8 @@ class _Registry:
             return self._factories[kind, name]
         except KeyError:
             known = ", ".join(self.names(kind))
-            raise ConfigError(f"There is no {kind} {name!r}.", advice=f"Choose one of: {known}.") from None
+            advice = f"Choose one of: {known}." if known else f"Add its distribution: no {kind} is installed."
+            raise ConfigError(f"There is no {kind} {name!r}.", advice=advice) from None
 
     def names(self, kind: PluginKind, *, built_in: bool = True) -> list[str]:
         own = _load_built_in(kind).keys()

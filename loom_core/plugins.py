@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         VectorIndex,
     )
     from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.compressor import Compressor
     from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
 
@@ -35,6 +36,8 @@ __all__ = ["PluginKind", "PluginRegistry", "create", "list_registered", "registe
 _F = TypeVar("_F", bound="Callable[..., object]")
 
 
+@overload
+def create(kind: Literal["compressor"], name: str, *args: object, **params: object) -> Compressor: ...
 @overload
 def create(kind: Literal["graph_store"], name: str, *args: object, **params: object) -> RemoteGraphStore: ...
 @overload

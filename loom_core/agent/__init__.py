@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.agent.user_memory.note import NewNote, Note
     from loom_core.runs.commands import Abort, ApprovalDecision, Command, InputResponse, Pause, Reply, Resume
+    from loom_core.runs.compressor import Compressor
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal, PostgresPlace
@@ -49,6 +50,7 @@ __all__ = [
     "Compaction",
     "Composition",
     "CompositionResult",
+    "Compressor",
     "DenyPattern",
     "EventType",
     "ForkOptions",

@@ -10,6 +10,7 @@ from anyio import to_thread
 from loom_core.agent.argument_validation import resolve_model
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import LLMProvider
+from loom_core.runs.compressor import Compressor
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
@@ -27,10 +28,11 @@ class Compaction:
         warn_at: context usage that causes a warning.
         apply_at: context usage that causes a compaction.
         target: context usage after a compaction.
+        compressor: shortens conversations in its own way, so that no model summarizes; None for Loom's.
 
     Raises:
-        ConfigError: `target`, `warn_at` and `apply_at` do not grow in this order, the window is below 1, or
-            `llm` is not a provider.
+        ConfigError: `target`, `warn_at` and `apply_at` do not grow in this order, the window is below 1,
+            `llm` is not a provider, `compressor` has no `compress`, or there are both.
     """
 
     llm: LLMProvider | None = None
@@ -38,6 +40,7 @@ class Compaction:
     warn_at: float = 0.80
     apply_at: float = 0.92
     target: float = 0.5
+    compressor: Compressor | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.target < self.warn_at <= self.apply_at <= 1 or (self.window or 1) < 1:
@@ -48,6 +51,20 @@ class Compaction:
             )
         if self.llm is not None:
             resolve_model(self.llm, configurations=False)
+        if self.compressor is not None:
+            self._validate(self.compressor)
+
+    def _validate(self, compressor: object) -> None:
+        if isinstance(compressor, type) or not isinstance(compressor, Compressor):
+            raise ConfigError(
+                f"{compressor!r} is not a compressor.",
+                advice="Give an object with `async def compress(self, messages, *, goal, target)`.",
+            )
+        if self.llm is not None:
+            raise ConfigError(
+                "With a compressor, no model summarizes conversations.",
+                advice="Give either the model or the compressor.",
+            )
 
 
 class CompactorFactory:
@@ -80,4 +97,5 @@ class CompactorFactory:
             warn_at=settings.warn_at,
             apply_at=settings.apply_at,
             target=settings.target,
+            compressor=settings.compressor,
         )

@@ -8,6 +8,7 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.llm.accounting.prices import Prices
+    from loom_core.llm.accounting.sizing import estimate_message
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.factory import create_model, create_provider
     from loom_core.llm.fallback import FallbackProvider
@@ -122,6 +123,7 @@ __all__ = [
     "as_data",
     "create_model",
     "create_provider",
+    "estimate_message",
     "generate",
 ]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from loom_core.agent.compaction.clearing import clear_old_results
+from loom_core.agent.compaction.compression import compress
 from loom_core.agent.compaction.summarizer import Summarizer
 from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.cjk import is_chinese
@@ -26,10 +28,11 @@ from loom_core.llm.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from loom_core.llm.interface import LLMProvider, ToolSpec
     from loom_core.llm.messages import Message
+    from loom_core.runs.compressor import Compressor
 
 __all__ = [
     "DEFAULT_RESERVE",
@@ -90,7 +93,7 @@ class Compactor:
     First, it clears old long tool results, which costs nothing and is often enough. Otherwise it summarizes
     the older part (see `Summarizer`) and keeps the newer part verbatim: no call is separated from its result,
     no reasoning from its answer. The goal and pinned texts stay verbatim. Without a good summary, nothing
-    changes.
+    changes. A `Compressor` replaces both steps.
 
     In other frameworks `due(measure(…))` is `should_compress(token_count, max_tokens)`, and
     `compact(history, goal=…)` is `compress(messages)`; events and metrics say `compression`.
@@ -108,6 +111,7 @@ class Compactor:
         summary_tokens: int = 4000,
         seconds: float = 120.0,
         llm_window: int | None = None,
+        compressor: Compressor | None = None,
         breaker: CircuitBreaker | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -121,9 +125,10 @@ class Compactor:
             apply_at: usage of the rest that causes a compaction.
             target: usage after a compaction; or, if that is less, this share of the tokens before.
             summary_tokens: maximum length of a summary; at most an eighth of the room.
-            seconds: timeout of one answer of the summarizing model.
+            seconds: timeout of one answer of the summarizing model, or of the compressor.
             llm_window: context window of the summarizing model; by default the result of `window_of`.
-            breaker: circuit breaker for summaries; by default open for a minute after three consecutive
+            compressor: shortens conversations in its own way; None for Loom's.
+            breaker: circuit breaker for both ways; by default open for a minute after three consecutive
                 failures, then for longer.
             clock: seconds since 1970.
 
@@ -147,6 +152,8 @@ class Compactor:
         self._target = target
         self._summary_tokens = min(summary_tokens, max(1, self._room // _SUMMARY_SHARE))
         self._summariser = Summarizer(llm, tokens=self._summary_tokens, seconds=seconds, window=llm_window)
+        self._compressor = compressor
+        self._seconds = seconds
         self._breaker = breaker or CircuitBreaker(failures=3, first_pause=60.0, longest_pause=900.0)
         self._clock = clock
         self._sizes = TokenCounts()
@@ -194,25 +201,52 @@ class Compactor:
             spent: called with the usage of each answer of the summarizing model, also of unusable ones.
 
         Returns:
-            The compacted history; None if that gains nothing, if no summary is available, or while the
-            circuit breaker is open. The reason is logged, and the caller keeps the history.
+            The compacted history; None if that gains nothing, if no summary is available, if the compressor
+            fails, or while the circuit breaker is open. The reason is logged, and the caller keeps the
+            history.
         """
         sizes = self._sizes.of(history)
         scale = TokenScale.of(sizes, fill)
+        if self._compressor is not None:
+            return await self._attempt(partial(self._compress, self._compressor, history, goal, scale))
         shorter = self._clear_results(history, sizes, scale)
         if shorter is not None and shorter.after <= self._target_tokens(scale):
             return shorter
         # Without a summary, cleared results are better than nothing, if they make enough room.
         otherwise = shorter if shorter and shorter.after < self._warn_at * self._room else None
         parts = self._split(history, sizes, scale, goal)
-        if parts is None or self._breaker.state == "open":
+        if parts is None:
             return otherwise
+        return await self._attempt(partial(self._summarize, parts, goal, pinned, scale, spent)) or otherwise
+
+    async def _attempt(self, shorten: Callable[[], Awaitable[CompactionResult]]) -> CompactionResult | None:
+        """Shorten a history; None if that fails, or while the circuit breaker is open."""
+        if self._breaker.state == "open":
+            return None
         try:
-            with self._breaker.request(title="the summary of conversations"):
-                return await self._summarize(parts, goal, pinned, scale, spent)
+            with self._breaker.request(title="the compaction of conversations"):
+                return await shorten()
         except LLMError as error:
-            _log.warning("a conversation is not summarized: %s", error)
-            return otherwise
+            _log.warning("a conversation is not compacted: %s", error)
+            return None
+
+    async def _compress(
+        self, compressor: Compressor, history: Sequence[Message], goal: str, scale: TokenScale
+    ) -> CompactionResult:
+        target = round(scale.estimate(self._target_tokens(scale)))
+        shorter = await compress(compressor, history, goal=goal, target=target, seconds=self._seconds)
+        after = scale.tokens(sum(map(estimate_message, shorter)))
+        if after >= (limit := self._limit_tokens(scale)):
+            raise LLMError(
+                f"{type(compressor).__qualname__} made {after:,} tokens of {scale.before:,}; there should be "
+                f"fewer than {limit:,.0f}.",
+                failure="unreadable",
+            )
+        old = set(map(id, history))
+        kept = sum(id(each) in old for each in shorter)
+        return CompactionResult(
+            history=shorter, before=scale.before, after=after, dropped=len(history) - kept, kept=kept
+        )
 
     def _target_tokens(self, scale: TokenScale) -> float:
         return self._target * min(self._room, scale.before)

@@ -75,6 +75,7 @@ def _configuration(settings: Settings) -> HealthSection:
         models[name] = _model(name, profile, settings, findings)
         tools = _tools(name, profile, settings, findings)
         findings += _skills(name, profile, settings)
+        findings += _compaction(name, profile)
         if tools is not None:
             findings += _rules(name, profile, settings, tools)
     if not findings:
@@ -123,6 +124,17 @@ def _skills(name: str, profile: ProfileConfig, settings: Settings) -> list[Findi
         warning("skill-problem", f"The profile {name!r}: {each.message}", each.advice or _CORRECT)
         for each in skills.problems
     ]
+
+
+def _compaction(name: str, profile: ProfileConfig) -> list[Finding]:
+    from loom_agent.profiles.agents import create_compaction
+
+    try:
+        create_compaction(profile.compaction)
+    except ConfigError as error:
+        told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
+        return [problem_from_error(told, "compaction-unusable", remedy=_CORRECT)]
+    return []
 
 
 def _rules(name: str, profile: ProfileConfig, settings: Settings, tools: Sequence[Tool]) -> list[Finding]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from loom_core.tools.permission.permissions import Permissions
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["Agents", "ProfileAgent"]
+__all__ = ["Agents", "ProfileAgent", "create_compaction"]
 
 _log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class Agents:
             permissions=permissions,
             tool_retries=profile.tool_retries.policy(),
             hooks=profile.guardrails.hooks(),
-            compaction=await to_thread.run_sync(_compaction, profile.compaction),
+            compaction=await to_thread.run_sync(create_compaction, profile.compaction),
             system_prompt=_instructions(profile),
             options=cast("ChatOptions", profile.options.model_dump(exclude_none=True)),
             **self._run_options(name, profile, shared),
@@ -351,12 +351,21 @@ def _search(knowledge: Federation | None) -> list[Tool]:
     return [LocalSearchTool(knowledge)]
 
 
-def _compaction(config: CompactionConfig) -> Compaction | None:
-    """Return the compaction settings of a profile. Blocks, as it may ask the keyring."""
+def create_compaction(config: CompactionConfig) -> Compaction | None:
+    """Create the compaction settings of a profile. Blocks, as it may ask the keyring.
+
+    Raises:
+        ConfigError: a model or a compressor cannot be created as configured.
+    """
     from loom_core.agent.compaction_settings import Compaction
 
     if not config.enabled:
         return None
     llm: LLMProvider | None = None if config.model is None else create_model(config.model)
     shares: dict[str, Any] = config.model_dump(include={"window", "warn_at", "apply_at", "target"})
-    return Compaction(llm=llm, **shares)
+    compressor = None
+    if config.compressor is not None:
+        from loom_core.plugins import create
+
+        compressor = create("compressor", config.compressor)
+    return Compaction(llm=llm, compressor=compressor, **shares)

@@ -197,6 +197,12 @@ class CompactionConfig(_Section):
     warn_at: float = Field(default=0.80, gt=0, le=1, description="Context usage that causes a warning.")
     apply_at: float = Field(default=0.92, gt=0, le=1, description="Context usage that causes a compaction.")
     target: float = Field(default=0.50, gt=0, lt=1, description="Context usage after a compaction.")
+    compressor: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Name of a plugin that shortens conversations in its own way, without `model`; by "
+        "default Loom's.",
+    )
 
 
 class UserMemoryConfig(_Section):

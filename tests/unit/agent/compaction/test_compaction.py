@@ -317,7 +317,7 @@ async def test_where_no_summary_can_be_had_nothing_changes(
         assert await compactor.compact(history, goal=_GOAL) is None
 
     assert all(new is old for new, old in zip(history, before, strict=True))
-    assert "is not summarized" in caplog.text
+    assert "is not compacted" in caplog.text
 
 
 async def test_shortened_results_are_taken_where_no_summary_can_be_had_if_they_make_room():

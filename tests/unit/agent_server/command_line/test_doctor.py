@@ -68,6 +68,13 @@ async def test_skills_that_cannot_be_used_are_told_with_their_file(sections, con
     assert "none/*" in found[2].message
 
 
+async def test_a_compressor_that_is_not_installed_is_told(sections, configure):
+    configure(研究={"compaction": {"compressor": "none-such"}})
+    (finding,) = (await sections())["configuration"].findings
+    assert finding.code == "compaction-unusable"
+    assert finding.message == "The profile '研究': There is no compressor 'none-such'."
+
+
 async def test_a_rule_about_a_tool_that_there_is_not_is_told_with_the_nearest(sections, configure):
     rules = [{"action": "deny", "tool": tool} for tool in ("shel", "shell", "文件:write_file", "http_*")]
     configure(研究={"permissions": rules})
