@@ -293,7 +293,8 @@ class Agent:
 
         Args:
             goal: the task.
-            output_schema: a Pydantic model, or a JSON Schema of objects, that the final answer has to fit.
+            output_schema: a Pydantic model, or a JSON Schema of objects, that the final answer has to fit. If
+                it does not, or the model's validators reject it, the LLM is told why, and answers again.
             deps: replaces the agent's `deps` in this run; None for the agent's.
             tools: additional tools for this run. Like `deps`, they are not in the journal: a program that
                 resumes the run passes them to `resume`.
@@ -308,7 +309,7 @@ class Agent:
             Exception: a component, such as `approve`, raised an exception other than `LoomError`; the run
                 has failed.
         """
-        agent = self._for_run(deps, tools)
+        agent = self._for_run(deps, tools, model=_model(output_schema))
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
         return RunResult[Any].of(await agent._execute_run(run), model=_model(output_schema))
 
@@ -375,7 +376,7 @@ class Agent:
         Raises:
             LoomError: as for `run`.
         """
-        agent = self._for_run(deps, tools)
+        agent = self._for_run(deps, tools, model=_model(output_schema))
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
         async with aclosing(stream_events(run.id, self.journal, agent._execute_run(run))) as events:
             async for event in events:
@@ -495,9 +496,13 @@ class Agent:
         )
         return other
 
-    def _for_run(self, deps: object, tools: _Tools) -> Agent:
-        """Return the agent with the dependencies and tools of one run."""
-        return self if deps is None and not tools else self.extend(deps=deps, tools=tools)
+    def _for_run(self, deps: object, tools: _Tools, *, model: type[BaseModel] | None = None) -> Agent:
+        """Return the agent with the dependencies, tools and answer model of one run."""
+        if deps is None and not tools and model is None:
+            return self
+        agent = self.extend(deps=deps, tools=tools)
+        agent.parts = replace(agent.parts, answer_model=model)
+        return agent
 
     def request(
         self,

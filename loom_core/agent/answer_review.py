@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loom_core.agent.hooks import AskAgain, GuardrailError, HookError, Veto, call_hook
@@ -53,6 +55,9 @@ class AnswerReview:
         if record.state.reviewed is not None:  # before a crash
             return FinalAnswer(**record.state.reviewed)
         replacing = ""
+        if final.structured is not None and any(hooks.reviews_answers for hooks in self._hooks):
+            alone = json.dumps(dict(final.structured), ensure_ascii=False)  # without the words around it
+            final = replace(final, output=alone)
         for hooks in self._hooks:
             said = await call_hook(hooks, "before_answer", hooks.before_answer, record.run, final.output)
             name = type(hooks).__qualname__

@@ -171,7 +171,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         if state.final is not None and not state.inbox:
             return FinalAnswer(**state.final)
         if state.answer is not None and not state.calls:
-            return conclude(state, schema=self._schema, notices=self._notices)
+            return conclude(state, schema=self._schema, model=self._parts.answer_model, notices=self._notices)
         return None
 
     async def _review_messages(self) -> None:

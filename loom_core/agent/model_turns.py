@@ -20,10 +20,12 @@ from loom_core.agent.spending import remaining_calls
 from loom_core.errors import ConfigError, LLMError, StoreError
 from loom_core.llm.interface import ChatOptions, ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.messages import SystemMessage
-from loom_core.llm.structured import read_value
+from loom_core.llm.structured import read_value, validate_model
 from loom_core.net.retry import Backoff
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from loom_core.agent.compaction.compaction import Compactor
     from loom_core.agent.notices import Notices
     from loom_core.agent.parts import AgentParts, Instructions
@@ -428,12 +430,15 @@ class FinalAnswer:
     structured: Mapping[str, Any] | None = None
 
 
-def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) -> FinalAnswer | Reprompt:
+def conclude(
+    state: RunState, *, schema: OutputSchema | None, model: type[BaseModel] | None = None, notices: Notices
+) -> FinalAnswer | Reprompt:
     """Conclude from the last answer, which calls no tools: a final answer, or a reprompt.
 
     Args:
         state: state of the run.
         schema: schema of the final answer.
+        model: see `AgentParts.answer_model`.
         notices: texts for the model.
 
     Raises:
@@ -468,7 +473,9 @@ def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) 
         return FinalAnswer(state.output)
     value, wrong = read_value(state.output, schema)
     if value is not None:
-        return FinalAnswer(state.output, value)
+        wrong = [] if model is None else validate_model(value, model)[1]
+        if not wrong:
+            return FinalAnswer(state.output, value)
     if state.nudges["repair"] < _MOST["repair"]:
         listed = "\n".join(f"- {problem}" for problem in wrong)
         shown = json.dumps(schema.schema, ensure_ascii=False)

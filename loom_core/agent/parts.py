@@ -10,6 +10,8 @@ from loom_core.llm.interface import ChatOptions
 from loom_core.runs.human_broker import HumanInputPolicy
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from loom_core.agent.compaction.compaction import Compactor
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
@@ -41,6 +43,8 @@ class AgentParts:
         memory: stores the conversations.
         user_memory: notes about users across sessions; None for none.
         retries: the retry policy for tool calls.
+        answer_model: Pydantic model of the final answer, whose validators check it in addition to its schema;
+            None for none.
         knowledge: retrieves passages before the model answers; None for no retrieval.
         compactor: creates the compactor of a run; None for no compaction.
         guard: creates the loop guard of a run; None for no guard.
@@ -57,6 +61,7 @@ class AgentParts:
     memory: Memory
     user_memory: UserMemory | None = None
     retries: ToolRetries
+    answer_model: type[BaseModel] | None = None
     knowledge: ContextRetriever | None = None
     compactor: Callable[[], Awaitable[Compactor]] | None = None
     guard: Callable[[], LoopGuard] | None = None

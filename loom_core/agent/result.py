@@ -70,8 +70,8 @@ class RunResult(Generic[_Structured]):
         Args:
             run: the run.
             model: Pydantic model to validate the data with; None leaves them as they are. If they fit the
-                model's schema, but its validators reject them, the result is `failed`, though the run is
-                completed.
+                model's schema, but its validators reject them, as those of a run that another process has
+                completed, the result is `failed`.
         """
         data = cast("Mapping[str, Any] | None", run.structured)
         status, problem = run.status, run.problem

@@ -21,7 +21,7 @@ from loom_core.llm.text import json_values
 if TYPE_CHECKING:
     from loom_core.llm.messages import MessageLike
 
-__all__ = ["GenerateOptions", "Generated", "generate", "read_value"]
+__all__ = ["GenerateOptions", "Generated", "generate", "read_value", "validate_model"]
 
 _Value = TypeVar("_Value")
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -152,6 +152,20 @@ def read_value(answer: str, output: OutputSchema) -> tuple[dict[str, Any] | None
     return _read(answer, output, _by_schema(output))
 
 
+def validate_model(value: object, model: type[_Model]) -> tuple[_Model | None, list[str]]:
+    """Validate a JSON value with a Pydantic model and its validators.
+
+    Returns:
+        The model; or None, and the validation errors, a line each.
+    """
+    try:
+        # As JSON: it allows texts for dates and the like, also in strict models.
+        return model.model_validate_json(json.dumps(value)), []
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        return None, [f"{readable_path(each['loc'])}: {each['msg']}" for each in found[:_MOST_PROBLEMS]]
+
+
 _Check = Callable[[object], "tuple[Any, list[str]]"]
 """Validator: returns the converted value and its errors."""
 
@@ -166,15 +180,7 @@ def _by_schema(schema: OutputSchema) -> _Check:
 
 
 def _by_model(model: type[BaseModel]) -> _Check:
-    def check(value: object) -> tuple[object, list[str]]:
-        try:
-            # As JSON: it allows texts for dates and the like, also in strict models.
-            return model.model_validate_json(json.dumps(value)), []
-        except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)
-            return None, [f"{readable_path(each['loc'])}: {each['msg']}" for each in found[:_MOST_PROBLEMS]]
-
-    return check
+    return lambda value: validate_model(value, model)
 
 
 def _schema_of(model: type[BaseModel]) -> OutputSchema:

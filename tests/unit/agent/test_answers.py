@@ -59,8 +59,16 @@ async def test_an_answer_that_never_fits_the_schema_fails_the_run() -> None:
     assert result.structured is None
 
 
+async def test_what_only_the_models_validators_refuse_is_mended_once() -> None:
+    llm = MockProvider(['{"name": "Atlantis", "people": 0}', '{"name": "Bonn", "people": 3}'])
+    async with Agent(llm) as agent:
+        result = await agent.run("Atlantis", output_schema=City)
+    assert result.structured == City(name="Bonn", people=3)
+    assert "no such city" in llm.calls[1].messages[-1].text
+
+
 async def test_what_only_the_models_validators_refuse_is_a_failure_like_any_other() -> None:
-    async with Agent(MockProvider(['{"name": "Atlantis", "people": 0}'])) as agent:
+    async with Agent(MockProvider(['{"name": "Atlantis", "people": 0}'] * 2)) as agent:
         result = await agent.run("Atlantis", output_schema=City)
     assert (result.status, result.structured) == ("failed", None)
     assert result.output == '{"name": "Atlantis", "people": 0}'

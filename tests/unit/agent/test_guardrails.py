@@ -190,6 +190,11 @@ async def test_a_structured_answer_stays_structured() -> None:
     llm = MockLLM([f'{{"mail": "{_MAIL}"}}'])
     result = await Agent(llm, hooks=[PiiRedaction()]).run("x", output_schema=schema)
     assert result.structured == {"mail": "[email]"}
+    fenced = f'Here it is, {_MAIL}:\n```json\n{{"mail": "x"}}\n```'
+    seen: list[str] = []
+    agent = Agent(MockLLM([fenced]), hooks=[AnswerValidator(lambda answer: seen.append(answer))])
+    assert (await agent.run("x", output_schema=schema)).output == '{"mail": "x"}'
+    assert seen == ['{"mail": "x"}'], "a hook gets the data without the words around them"
     broken = Agent(MockLLM(["{}", '{"mail": "x"}']), hooks=[Answers(lambda answer: "no JSON")])
     result = await broken.run("x", output_schema=schema)
     assert "Answers.before_answer returned an answer that does not fit the schema" in result.problem
