@@ -104,6 +104,10 @@ const Conversation = (() => {
         const given = textOf(announced.get(it.id)?.arguments ?? it.arguments);
         card(entry, found, { key: `people:${it.id}`, kind: "people", head: span("", text), given, waits });
       },
+      answer_reviewed: (entry, it) => {
+        const parts = [say("reviewed_by", { hook: it.hook }), say(`status_${it.action}`), it.reason];
+        line(entry, parts.filter(Boolean).join(" · "), "warn");
+      },
       compression_applied: (entry, it) => {
         line(entry, say("shortened", { before: number(it.before), after: number(it.after) }), "rule");
       },

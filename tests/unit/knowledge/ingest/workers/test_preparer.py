@@ -132,7 +132,7 @@ def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp
 
 def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of):
     preparer = preparer_of(deadline=5.0)  # in which a child starts, too, be the machine busy
-    first, long, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 64), material(3)]))
+    first, long, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
     assert isinstance(first, PreparedDocument)
     assert long == ItemOutcome("failed", "it could not be prepared within 5 s")
     assert isinstance(last, PreparedDocument)
@@ -140,7 +140,7 @@ def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system sets no such limit")
 def test_a_document_that_takes_too_much_memory_fails_and_the_others_do_not(preparer_of):
-    preparer = preparer_of(memory=400 << 20)
+    preparer = preparer_of(memory=700 << 20)  # room for the next document, which is read meanwhile
     first, large, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
     assert isinstance(first, PreparedDocument)
     assert large == ItemOutcome("failed", "preparing it takes more memory than allowed")
