@@ -105,24 +105,27 @@ _LOOK_SECONDS = 2.0
 async def watch_flows(server: LoomServer, service: FlowService, said: str = "") -> None:
     """Poll the file, reload it after a change, and notify clients, until cancelled.
 
-    An invalid file changes nothing: the last valid one stays in use, and `flow_list` reports the problem.
+    A call may have reloaded it meanwhile, so the flows are compared with those that clients know. An invalid
+    file changes nothing: the last valid one stays in use, and `flow_list` reports the problem.
 
     Args:
         server: notifies its clients.
         service: the service with the file.
         said: the known problem of the file, which is already logged.
     """
+    known = service.current
     while True:
         await anyio.sleep(_LOOK_SECONDS)
         try:
-            changed = await service.reload_if_changed()
+            await service.reload_if_changed()
         except LoomError as error:
             if str(error) != said:
                 said = str(error)
                 _log.warning("the flow file is not in use: %s", error)
             continue
         said = ""
-        if changed:
+        if service.current is not known:
+            known = service.current
             await server.tools_changed()
             await server.resources_changed()
 

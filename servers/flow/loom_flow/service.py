@@ -104,9 +104,9 @@ class FlowService:
         """
         self._engine.load()
 
-    async def reload_if_changed(self) -> bool:
+    async def reload_if_changed(self) -> None:
         """Reload the file if it has changed; see `FlowEngine.poll`."""
-        return await self._engine.poll()
+        await self._engine.poll()
 
     async def chat(
         self,
