@@ -22,12 +22,8 @@ from typing import Any
 import anyio
 
 from loom_core.flow.config import LoadedFlows, read_flow_file
-from loom_core.flow.config.models_endpoint import EndpointConfig
-from loom_core.flow.expressions import ExpressionValues
-from loom_core.flow.http import EndpointCaller
-from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.regression import read_utterances
+from loom_core.flow.regression import RecordingCaller, read_utterances
 from loom_core.flow.understanding.moments import situation
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.runs.journal import Journal
@@ -37,24 +33,6 @@ _CLINIC = Path(__file__).parents[1] / "examples" / "clinic"
 _TABLES = Path(__file__).parent / "expressions"
 _NOW = datetime.fromisoformat("2026-11-25T09:00:00+08:00")
 _FOUND = "(what the clinic knows)"
-
-
-class _Desk(EndpointCaller):
-    """The clinic's API, with the answers of its example."""
-
-    answers: Mapping[str, Any] = {}
-
-    async def call(
-        self,
-        endpoint: EndpointConfig,
-        values: ExpressionValues,
-        *,
-        run_id: str = "",
-        step_id: str = "",
-        seconds: float | None = None,
-    ) -> EndpointResult:
-        body = self.answers.get(f"{endpoint.method} {endpoint.url}", {})
-        return EndpointResult(200, {}, body, 1, 0.0, "", "")
 
 
 class _Known:
@@ -87,7 +65,7 @@ async def _check(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 async def _is_right(row: Mapping[str, Any], loaded: LoadedFlows) -> bool:
-    journal, desk = Journal(), _Desk(loaded.file)
+    journal, desk = Journal(), RecordingCaller(loaded.file)
     first = read_utterances((_CLINIC / "utterances.jsonl").read_text(encoding="utf-8"))[0]
     desk.answers = first.answers
     try:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Difference",
     "Expectation",
+    "RecordingCaller",
     "RegressionReport",
     "Utterance",
     "check_utterances",
@@ -236,8 +237,13 @@ def _answer_step(request: ChatRequest) -> str:
     return json.dumps({CHOICE: choice["enum"][0]} if "enum" in choice else {}, ensure_ascii=False)
 
 
-class _RecordingCaller(EndpointCaller):
-    """A stub that answers requests itself, and records them."""
+class RecordingCaller(EndpointCaller):
+    """A stub that answers requests itself, and records them.
+
+    Attributes:
+        inputs: the inputs of the flow at the latest request of a run, by its id.
+        answers: bodies of responses, by method and address; an empty object for the others.
+    """
 
     def __init__(self, file: FlowFile) -> None:
         super().__init__(file)
@@ -262,8 +268,8 @@ class _RecordingCaller(EndpointCaller):
 @asynccontextmanager
 async def _dry_orchestrator(
     loaded: LoadedFlows, llm: LLMProvider | None, tools: Sequence[Tool]
-) -> AsyncGenerator[tuple[WorkflowOrchestrator, _RecordingCaller]]:
-    caller, journal = _RecordingCaller(loaded.file), Journal()
+) -> AsyncGenerator[tuple[WorkflowOrchestrator, RecordingCaller]]:
+    caller, journal = RecordingCaller(loaded.file), Journal()
     try:
         orchestrator = WorkflowOrchestrator(
             loaded, journal=journal, llm=llm, caller=caller, tools=tools, look_seconds=None
@@ -277,7 +283,7 @@ async def _dry_orchestrator(
 
 
 async def _inputs(
-    orchestrator: WorkflowOrchestrator, caller: _RecordingCaller, reply: FlowReply
+    orchestrator: WorkflowOrchestrator, caller: RecordingCaller, reply: FlowReply
 ) -> Mapping[str, Any]:
     """Return the inputs of a flow so far."""
     if not reply.run_id:

@@ -38,7 +38,7 @@ def _cards(column: Column) -> Iterator[Card]:
 
 
 def _boxes(drawing: Drawing) -> Iterator[Box]:
-    """What has a text: cards and labels."""
+    """Return the boxes that have a text: cards and labels."""
     columns = [drawing.column, *(inner for card in _cards(drawing.column) for inner in card.columns)]
     yield from (column.label for column in columns if column.label)
     yield from (card.box for card in _cards(drawing.column))
