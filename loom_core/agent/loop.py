@@ -351,7 +351,7 @@ class RunFinalizer:
         """Abandon the running calls: end the work that still goes on for them."""
         for call in self._record.state.open_calls:
             if call.started:
-                context = CallContext(run_id=self._record.run.id, call_id=call.part.id)
+                context = CallContext(run_id=self._record.run.id, call_id=call.part.id, task_id=call.task_id)
                 try:
                     with anyio.move_on_after(_ABANDON_SECONDS):
                         await self._parts.toolbox.find(call.part.name).abandon(context=context)

@@ -47,6 +47,7 @@ class OpenCall:
         running: whether an attempt was started whose outcome is not recorded; after a crash it is unknown.
         failed_attempts: number of attempts that failed, after which it is retried.
         changed: whether its arguments differ from the model's.
+        task_id: task of another server that its current attempt has become; empty for none.
         result: the result for the model; None while there is none.
     """
 
@@ -55,6 +56,7 @@ class OpenCall:
     running: bool = False
     failed_attempts: int = 0
     changed: bool = False
+    task_id: str = ""
     result: ToolMessage | None = None
 
 
@@ -79,8 +81,8 @@ class RunState:
         approved: tools that were approved for the rest of the run, with their fingerprints.
         looked: whether passages were retrieved.
         turns: number of turns started, including interrupted ones.
-        calls_begun: number of calls started; a call repeated after a crash counts again, a retry does not;
-            calls of child runs count too.
+        calls_begun: number of calls started; a call repeated after a crash counts again, a retry or the
+            wait for a task does not; calls of child runs count too.
         refused_arguments: how often in a row a tool has asked for other arguments, by the name of its calls;
             once for each turn.
         nudge: the reprompt kind of the current or interrupted turn; `none` after the answer.
@@ -232,7 +234,7 @@ class RunState:
             approved: its tool, if a person has approved it for the rest of the run.
         """
         call = self.calls[id_]
-        self.calls_begun += not call.failed_attempts
+        self.calls_begun += not (call.failed_attempts or call.task_id)
         call.started = call.running = True
         if arguments is not None:
             call.changed = True
@@ -245,7 +247,7 @@ class RunState:
     def retry_call(self, id_: str) -> None:
         """Record that an attempt has failed, and that the call is retried."""
         call = self.calls[id_]
-        call.running = False
+        call.running, call.task_id = False, ""
         call.failed_attempts += 1
 
     def end_call(
@@ -352,6 +354,8 @@ class RunState:
             case "tool_start":
                 approved = ToolIdentity(**kept["approved"]) if "approved" in kept else None
                 self.start_call(kept["id"], kept["arguments"], approved=approved)
+            case "tool_task":
+                self.calls[kept["id"]].task_id = kept["task"]
             case "tool_retry":
                 self.retry_call(kept["id"])
             case "tool_result":
@@ -547,6 +551,14 @@ class AgentRunRecorder(RunRecorder[RunState]):
             kept["approved"] = asdict(approved)
         self._add("tool_start", payload, kept)
         self.state.start_call(call.id, arguments, approved=approved)
+
+    def record_call_task(self, call_id: str, tool: str, task_id: str) -> None:
+        """Record that another server continues a call as a task.
+
+        A client that knows the id may control the task, so the event does not show it.
+        """
+        self._add("tool_task", {"call_id": call_id, "tool": tool}, {"id": call_id, "task": task_id})
+        self.state.calls[call_id].task_id = task_id
 
     def record_call_retry(self, call_id: str, tool: str, retry: CallRetry) -> None:
         """Record that an attempt of a call has failed, and that the call is retried."""

@@ -55,7 +55,7 @@ class LoopStoppedError(LoomError):
 class ToolRound:
     """Tool round: gives every call of the last answer a result, and hosts the running calls.
 
-    It is their `CallHost` and `RetryHost`.
+    It is their `CallHost`, `RetryHost` and `TaskHost`.
 
     All calls are planned, and all approvals requested, before any call runs; the calls before the first one
     that needs a decision run meanwhile.
@@ -153,6 +153,7 @@ class ToolRound:
                 host=self,
                 approved=frozenset(self._review.approved),
                 retrying=self,
+                tasks=self if self._record.journal.is_durable else None,
                 context=self._record.context(self._deps),
             )
 
@@ -184,6 +185,16 @@ class ToolRound:
         self._unrepeatable.discard(call_id)
         if not self._unrepeatable:
             self._quiet.set()
+
+    def task_of(self, planned: PlannedCall) -> str:
+        """See `TaskHost`."""
+        return self._record.state.calls[planned.call.id].task_id
+
+    async def record_task(self, planned: PlannedCall, task_id: str) -> None:
+        """See `TaskHost`. The process may be left then: the call goes on without it."""
+        self._record.record_call_task(planned.call.id, planned.name, task_id)
+        await self._record.commit(durable=True)
+        self._note_quiet(planned.call.id)
 
     @property
     def seconds_left(self) -> float:
@@ -374,7 +385,7 @@ class CallReview:
     async def _review_call(self, call: OpenCall, planned: PlannedCall) -> ReviewedCall:
         """Review one call, up to the point where people have to be asked."""
         if call.started:
-            return self._review_interrupted(planned, in_doubt=call.running)
+            return self._review_interrupted(planned, in_doubt=call.running and not call.task_id)
         planned = await self._apply_hooks(planned)
         if planned.result is not None:
             return ReviewedCall(planned)

@@ -18,6 +18,8 @@ EventType = Literal[
     "tool_calls_start",  # calls: [{call_id, tool, arguments}], text
     "tool_start",  # call_id, tool: the call starts; in the journal before anything is done; arguments, if a
     # hook or a person has changed those of the model
+    "tool_task",  # call_id, tool: another server continues the call as a task, and the run waits for it, also
+    # after a crash
     "tool_retry",  # call_id, tool, status, problem, attempt, attempts, wait: the call failed, and is repeated
     # after `wait` seconds as number `attempt` of `attempts`; nothing of it runs meanwhile
     "tool_progress",  # call_id, done, total, message

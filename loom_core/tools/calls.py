@@ -17,6 +17,7 @@ __all__ = [
     "CallStatus",
     "PlannedCall",
     "Stage",
+    "TaskHost",
     "Verdict",
 ]
 
@@ -162,4 +163,16 @@ class CallHost(Protocol):
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
         """Store a text that is too long to show; return its address (`loom://runs/…/blobs/1`), or ""."""
+        ...
+
+
+class TaskHost(Protocol):
+    """Host of calls that another server continues as tasks: it records them, so that they survive a crash."""
+
+    def task_of(self, planned: PlannedCall) -> str:
+        """Return the id of the task that the call had become before a crash; empty for none."""
+        ...
+
+    async def record_task(self, planned: PlannedCall, task_id: str) -> None:
+        """Record the task; it is on disk when this returns."""
         ...

@@ -17,6 +17,7 @@ __all__ = [
     "AskFunction",
     "CallContext",
     "JsonValue",
+    "KeepTaskFunction",
     "ProgressFunction",
     "Question",
     "QuestionAnswer",
@@ -171,6 +172,10 @@ AskFunction: TypeAlias = Callable[[Question], Awaitable[QuestionAnswer]]
 """Asks a person and waits for the answer."""
 
 
+KeepTaskFunction: TypeAlias = Callable[[str], Awaitable[None]]
+"""Records the id of the task of another server that a call has become."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """Context of a tool call, in addition to its arguments.
@@ -183,6 +188,11 @@ class CallContext:
         run_id: the run that makes the call; empty if there is none.
         call_id: id of the call. A call repeated after a crash has the same one: with `run_id` it is the
             idempotency key.
+        keep_task: to be called when another server continues the call as a task, before the tool waits for
+            it: the call survives a crash as that task. Then a cancelled call leaves the task running, and
+            `Tool.abandon` cancels it. None if no run keeps it: then a cancelled call cancels the task.
+        task_id: the task that the call has become before a crash: the tool waits for it instead of doing
+            anything again. Empty if there is none.
     """
 
     progress: ProgressFunction | None = None
@@ -191,6 +201,8 @@ class CallContext:
     depth: int = 0
     run_id: str = ""
     call_id: str = ""
+    keep_task: KeepTaskFunction | None = None
+    task_id: str = ""
 
 
 class Tool(ABC):
@@ -315,7 +327,7 @@ class Tool(ABC):
         For tools whose calls start work that continues by itself, also after a crash.
 
         Args:
-            context: identifies the call and its run.
+            context: identifies the call and its run, and the task that it has become, if any.
 
         Raises:
             LoomError: the work may continue; this is logged.

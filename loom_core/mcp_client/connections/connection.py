@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import anyio
 
+from loom_core.errors import LoomError, ServerError
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.connections.client_features import ActiveCall, CallClock, ClientFeatures
 from loom_core.mcp_client.connections.depth import Lineage
 from loom_core.mcp_client.connections.errors import Fault, FaultError
 from loom_core.mcp_client.connections.lifecycle import ReconnectPolicy
+from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.connections.supervisor import Change, ConnectionSupervisor, State
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.metrics import process_metrics
@@ -26,10 +29,12 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
     from mcp import Client
 
+    from loom_core.errors import ServerFailure
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.connections.lifecycle import OpenConnection, ServerFacts
+    from loom_core.mcp_client.connections.tasks import TaskState
     from loom_core.observability.registry import Sample
-    from loom_core.tools.interface import AskFunction, ProgressFunction
+    from loom_core.tools.interface import AskFunction, KeepTaskFunction, ProgressFunction
 
 __all__ = ["Change", "LatestNotifier", "ServerConnection", "State", "ToolListing", "all_pages"]
 
@@ -38,6 +43,11 @@ _connections: WeakRegistry[ServerConnection] = WeakRegistry()
 
 _LIST_SECONDS = 60.0
 _ENDING_SECONDS = 5.0  # for a child that could not be opened to end: only then is its log complete
+_CANCEL_SECONDS = 5.0  # for a server to acknowledge that a task is cancelled
+_POLL_SECONDS = 1.0  # between two looks at a task, unless the server says otherwise
+_LEAST_POLL, _MOST_POLL = 0.05, 30.0
+_MESSAGE = 500  # characters of a task's own words
+_OUTAGES: frozenset[ServerFailure] = frozenset({"start", "connection", "interrupted", "timeout", "busy"})
 
 _ResultT = TypeVar("_ResultT")
 
@@ -157,20 +167,25 @@ class ServerConnection:
         progress: ProgressFunction | None = None,
         ask: AskFunction | None = None,
         depth: int = 0,
+        keep_task: KeepTaskFunction | None = None,
     ) -> mcp_types.CallToolResult:
         """Call a tool. A failure that the tool itself reports is a result with `is_error`.
+
+        If the server continues the call as a task, this waits for the task.
 
         Args:
             name: the server's name for it.
             arguments: as its schema wants them.
             seconds: timeout; by default `config.call_seconds`. Progress restarts it, up to ten times as long
-                in all; it is paused while a person is asked.
+                in all; it is paused while a person is asked. A task has no timeout unless this is given.
             repeatable: whether it may be called again if the connection breaks and it is not known whether
                 it ran.
             progress: called with the progress; a slow callback misses steps.
             ask: answers questions during this call, instead of `callbacks.ask`. Elicitation is declared to
                 the server only if `callbacks.ask` is given.
             depth: number of agents above this call, if more than `current_depth`.
+            keep_task: records the id of the task before this waits for it. Then a cancelled call leaves the
+                task to `wait_for_task` or `cancel_task`; without it, the task is cancelled.
 
         Raises:
             ServerError: see `ServerError.failure`. If it is cancelled, the server is notified.
@@ -190,7 +205,65 @@ class ServerConnection:
             return await client.call_tool(name, given, progress_callback=on_progress, meta=meta)
 
         limit = self.config.call_seconds if seconds is None else seconds
-        return await self._request(call, f"`{name}`", limit, repeatable=repeatable, ask=ask)
+        result = await self._request(call, f"`{name}`", limit, repeatable=repeatable, ask=ask)
+        if not (task_id := _task_of(result)):
+            return result
+        if keep_task is not None:
+            await keep_task(task_id)
+        try:
+            return await self.wait_for_task(task_id, name, seconds=seconds, progress=progress, ask=ask)
+        except anyio.get_cancelled_exc_class():
+            if keep_task is None:
+                with anyio.CancelScope(shield=True):
+                    await self._cancel_quietly(task_id)
+            raise
+
+    async def wait_for_task(
+        self,
+        task_id: str,
+        tool: str,
+        *,
+        seconds: float | None = None,
+        progress: ProgressFunction | None = None,
+        ask: AskFunction | None = None,
+    ) -> mcp_types.CallToolResult:
+        """Wait for a task, and return the result of its call.
+
+        The server may be away meanwhile, for `config.call_seconds`.
+
+        Args:
+            task_id: the task.
+            tool: the server's name of the tool, for messages.
+            seconds: as for `call_tool`, where a change of the task is progress; by default no timeout.
+            progress: called with the task's status messages.
+            ask: as for `call_tool`.
+
+        Raises:
+            ServerError: the task has failed or was cancelled, the server does not know it, is away for too
+                long, or asks for something that this client does not offer. After a timeout the task is
+                cancelled.
+        """
+        limit = math.inf if seconds is None else seconds
+        with CallClock(limit) as clock, self._answering.during(ActiveCall(clock, ask)):
+            return await self._follow_task(task_id, f"`{tool}`", clock, LatestNotifier(progress))
+        await self._cancel_quietly(task_id)
+        late = f"did not finish the task of `{tool}` within {limit:g} s; it was cancelled"
+        raise self._upkeep.to_error(Fault("timeout", late, "Ask for less."), f"`{tool}`", doubt=True)
+
+    async def cancel_task(self, task_id: str) -> None:
+        """Cancel a task at the server; one that has ended stays as it is.
+
+        Raises:
+            ServerError: see `ServerError.failure`; the task may go on.
+        """
+        from loom_core.mcp_client.connections.tasks import cancel_task
+
+        await self._request(
+            lambda client, _clock: cancel_task(client, task_id),
+            "the cancellation of a task",
+            _CANCEL_SECONDS,
+            repeatable=True,
+        )
 
     async def list_resources(self) -> list[mcp_types.Resource]:
         """List all resources, from all pages; none if the server offers none.
@@ -262,6 +335,102 @@ class ServerConnection:
         """Close it and wait until it is; may be called by any task, and again."""
         await self._upkeep.close()
 
+    async def _follow_task(
+        self, task_id: str, what: str, clock: CallClock, steps: LatestNotifier
+    ) -> mcp_types.CallToolResult:
+        """Poll a task until it has ended, and answer its requests."""
+        last: tuple[str, str, str] | None = None
+        told, answered = 0, frozenset[str]()
+        while True:
+            task = await self._get_task(task_id, what)
+            if (now := (task.status, task.status_message, task.last_updated_at)) != last:
+                clock.restart()
+                if task.status_message and (last is None or task.status_message != last[1]):
+                    told += 1
+                    await steps.take(told, None, plain_line(task.status_message, most=_MESSAGE))
+                last = now
+            if task.status == "completed" and task.result is not None:
+                return task.result
+            if task.status not in {"working", "input_required"}:
+                raise self._task_error(task, what)
+            asked = {key: each for key, each in (task.input_requests or {}).items() if key not in answered}
+            if asked:
+                await self._answer_task(task_id, what, asked)
+                answered |= asked.keys()
+                continue
+            seconds = _POLL_SECONDS if task.poll_interval_ms is None else task.poll_interval_ms / 1000
+            await anyio.sleep(min(max(seconds, _LEAST_POLL), _MOST_POLL))
+
+    async def _get_task(self, task_id: str, what: str) -> TaskState:
+        """Get the state of a task; a server that is away is asked again, for `call_seconds`."""
+        from loom_core.mcp_client.connections.tasks import get_task
+
+        most, began = self.config.call_seconds, anyio.current_time()
+        while True:
+            try:
+                return await self._request(
+                    lambda client, _clock: get_task(client, task_id), what, most, repeatable=True
+                )
+            except ServerError as error:
+                away = error.failure in _OUTAGES and anyio.current_time() - began < most
+                if not away:
+                    raise self._lost_task(error, what) from error
+            await anyio.sleep(_POLL_SECONDS)
+
+    def _lost_task(self, error: ServerError, what: str) -> ServerError:
+        """Return the error for a task whose outcome cannot be learned."""
+        message, failure = error.message, error.failure
+        if failure == "refused":
+            message, failure = f"Server {self.name!r} does not know the task of {what}.", "interrupted"
+        advice = "" if failure == "interrupted" else error.advice
+        return ServerError(
+            f"{message} It is not known whether {what} was carried out.",
+            advice=f"{advice} Find that out before you ask for it again.".lstrip(),
+            server=self.name,
+            failure=failure,
+            code=error.code,
+            status=error.status,
+        )
+
+    def _task_error(self, task: TaskState, what: str) -> ServerError:
+        """Return the error for a task that has ended without a result."""
+        if task.status == "cancelled":
+            why = f" ({plain_line(task.status_message, most=_MESSAGE)})" if task.status_message else ""
+            said = f"has cancelled the task of {what}{why}; a part of it may have been done"
+            return self._upkeep.to_error(Fault("refused", said, "Find that out before you ask for it again."))
+        if task.error is None:
+            said = f"gives no outcome of the task of {what}"
+            return self._upkeep.to_error(Fault("unreadable", said, "Update the server."))
+        words = plain_line(task.error.message, most=_MESSAGE) or "no words"
+        said = f"answers the task of {what} with error {task.error.code}: {words}"
+        return self._upkeep.to_error(Fault("refused", said, code=task.error.code))
+
+    async def _answer_task(self, task_id: str, what: str, requests: mcp_types.InputRequests) -> None:
+        """Answer requests of a task by the callbacks; cancel a task whose request cannot be answered."""
+        from mcp import MCPError
+
+        from loom_core.mcp_client.connections.tasks import answer_requests, update_task
+
+        link = await self._upkeep.wait_until_open()
+        try:
+            responses = await answer_requests(link.client, requests)
+        except MCPError as error:
+            await self._cancel_quietly(task_id)
+            said = f"asks, for {what}, what this client does not answer ({error.message}); it was cancelled"
+            raise self._upkeep.to_error(Fault("refused", said)) from None
+        await self._request(
+            lambda client, _clock: update_task(client, task_id, responses),
+            f"the answers for {what}",
+            self.config.call_seconds,
+            repeatable=True,
+        )
+
+    async def _cancel_quietly(self, task_id: str) -> None:
+        try:
+            await self.cancel_task(task_id)
+        except LoomError as error:
+            _log.warning("a task of %s may go on: %s", self.name, error)
+
     async def _list_all(self, page: Callable[[Client, str | None], Awaitable[Any]], what: str) -> list[Any]:
         """Fetch all pages of a list."""
 
@@ -304,6 +473,13 @@ class ServerConnection:
         late = f"did not answer {what} within {seconds:g} s"
         fault = Fault("timeout", late, "Ask for less, or give it longer with `timeout` in its entry.")
         raise self._upkeep.to_error(fault, what, doubt=not repeatable)
+
+
+def _task_of(result: mcp_types.CallToolResult) -> str:
+    """See `tasks.task_of`; the module is loaded already if there is a connection."""
+    from loom_core.mcp_client.connections.tasks import task_of
+
+    return task_of(result)
 
 
 def _up() -> list[Sample]:

@@ -78,6 +78,8 @@ class OpenConnection:
         from mcp import Client
         from mcp_types import Implementation
 
+        from loom_core.mcp_client.connections.tasks import TasksExtension
+
         self.opened = False
         self.broken = False
         self.lost = anyio.Event()
@@ -102,6 +104,7 @@ class OpenConnection:
             cache=None,
             client_info=Implementation(name="loom", version=_version()),
             message_handler=self._handle_change,
+            extensions=[TasksExtension()],
             **answering.options(),
         )
 

@@ -219,21 +219,36 @@ class MCPTool(ServerTool):
         """Return the arguments, validated and corrected by the schema that the server sent."""
         return self._arguments.validate(arguments)
 
+    async def abandon(self, *, context: CallContext) -> None:
+        """Cancel the task that a call has become; see `Tool.abandon`."""
+        if context.task_id:
+            await self._home.connection.cancel_task(context.task_id)
+
     async def _run(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         checked = self._arguments.validate(arguments)
         key = (self.server, self.digest)
         if self.annotations.read_only and (kept := self._home.cache.get(key, checked)) is not None:
             return kept
         begun = perf_counter()
-        result = await self._home.connection.call_tool(
-            self.own_name,
-            checked,
-            seconds=context.seconds,
-            repeatable=self.annotations.repeatable,
-            progress=context.progress,
-            ask=context.ask,
-            depth=context.depth,
-        )
+        if context.task_id:
+            result = await self._home.connection.wait_for_task(
+                context.task_id,
+                self.own_name,
+                seconds=context.seconds,
+                progress=context.progress,
+                ask=context.ask,
+            )
+        else:
+            result = await self._home.connection.call_tool(
+                self.own_name,
+                checked,
+                seconds=context.seconds,
+                repeatable=self.annotations.repeatable,
+                progress=context.progress,
+                ask=context.ask,
+                depth=context.depth,
+                keep_task=context.keep_task,
+            )
         output = call_output(result, server=self.server, seconds=perf_counter() - begun)
         if problem := self._result_problem(result):
             _log.warning("the data that %s answers with is left out: %s", self.name, problem)

@@ -87,6 +87,11 @@ class Journal:
         self._driven: set[str] = set()
         self._looked = 0
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether its runs survive this process."""
+        return self.store.place is not None
+
     async def create(self, request: RunRequest, *, begins_session: bool = False) -> Run:
         """Create a run. The same caller and idempotency key return the existing run.
 

@@ -4,7 +4,7 @@ const Events = (() => {
   const AT_ONCE = 200; // rows that are made at a time
   const GROUPS = {
     model: ["model_start", "text_delta", "reasoning_delta", "model_retry", "usage", "input_reviewed", "answer_reviewed"],
-    tool: ["tool_calls_start", "tool_start", "tool_progress", "tool_retry", "tool_result", "loop_detected"],
+    tool: ["tool_calls_start", "tool_start", "tool_task", "tool_progress", "tool_retry", "tool_result", "loop_detected"],
     step: ["route", "flow_start", "flow_changed", "inputs", "step_start", "step_result", "branch"],
     people: ["approval_required", "approval_decided", "message_received", "operator_message", "paused", "resumed"],
     knowledge: ["knowledge"],

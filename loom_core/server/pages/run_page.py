@@ -73,6 +73,7 @@ _GOES_ON: Mapping[EventType, tuple[Kind, str]] = {
     "text_delta": ("model", ""),
     "reasoning_delta": ("model", ""),
     "model_retry": ("model", ""),
+    "tool_task": ("tool", "call_id"),
     "tool_progress": ("tool", "call_id"),
     "loop_detected": ("tool", "call_id"),
 }

@@ -25,7 +25,7 @@ from loom_core.observability.tracing import record_failure, span
 from loom_core.redaction import Redaction
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
-from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage
+from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage, TaskHost
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.retries import CallRetry, RetryHost
 from loom_core.tools.execution.scheduler import Scheduler, Slot
@@ -122,6 +122,7 @@ class CallRun:
         approved: whether a person has approved it.
         context: context of the run's calls, with the number of agents above.
         retrying: host of its retries; None for a single attempt.
+        tasks: host of the task that it may become; None if no run keeps it.
 
     Attributes:
         result: its result; None before its end.
@@ -136,6 +137,7 @@ class CallRun:
         approved: bool,
         context: CallContext,
         retrying: RetryHost | None = None,
+        tasks: TaskHost | None = None,
     ) -> None:
         self.result: CallResult | None = None
         self._planned = planned
@@ -144,6 +146,7 @@ class CallRun:
         self._approved = approved
         self._context = context
         self._retrying = retrying
+        self._tasks = tasks
         self._stages: dict[Stage, float] = dict(planned.stages)
         self._has_begun = False
         self._problem: Exception | None = None
@@ -304,12 +307,21 @@ class CallRun:
                 with self._capture_host_errors():
                     return await self._host.ask(planned, question)
 
+        tasks = self._tasks
+
+        async def keep_task(task_id: str) -> None:
+            assert tasks is not None
+            with self._capture_host_errors():
+                await tasks.record_task(planned, task_id)
+
         context = replace(
             self._context,
             progress=progress,
             ask=ask if self._host.can_ask else None,
             run_id=self._in.run_id,
             call_id=planned.call.id,
+            keep_task=None if tasks is None else keep_task,
+            task_id="" if tasks is None else tasks.task_of(planned),
         )
         try:
             output = _check_output(await tool.call(planned.arguments, context=context))

@@ -16,7 +16,7 @@ from loom_core.errors import InvalidInputError, LoomError
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.text import json_values
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
-from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage
+from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage, TaskHost
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, decision_entry
 from loom_core.tools.execution.retries import RetryHost
@@ -225,6 +225,7 @@ class ToolPipeline:
         approved: frozenset[str] = frozenset(),
         depth: int = 0,
         retrying: RetryHost | None = None,
+        tasks: TaskHost | None = None,
         context: CallContext | None = None,
     ) -> list[CallResult]:
         """CheckCancel, execute and format. Every call gets a result, in the order of `planned`.
@@ -243,6 +244,7 @@ class ToolPipeline:
             approved: ids of calls that a person has approved.
             depth: number of agents above.
             retrying: host of retries of calls that failed for a reason that passes; None for no retries.
+            tasks: host of calls that other servers continue as tasks; None if no run keeps them.
             context: what the tools get to know of the run, with its own `depth`; each call completes it.
 
         Raises:
@@ -257,6 +259,7 @@ class ToolPipeline:
                 approved=each.call.id in approved,
                 context=context,
                 retrying=retrying,
+                tasks=tasks,
             )
             for each in planned
         ]
