@@ -29,7 +29,7 @@ from loom_core.flow.executor.recorder import FlowRecorder
 from loom_core.flow.executor.rewind import CorrectionError, FlowRewoundError, find_rewind_point
 from loom_core.flow.executor.state import Frame, NextStep
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome
-from loom_core.flow.executor.steps.runner import StepRunner
+from loom_core.flow.executor.steps.runner import RunningCalls, StepRunner
 from loom_core.flow.expressions import (
     ExpressionValues,
     all_hold,
@@ -92,6 +92,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         self._wording = FlowMessages.of(language)
         self._calling = CallingRun(self._record, asking)
         self._machine: StepMachine | None = None
+        self._calls = RunningCalls(self._record, parts.toolbox)
         self._idling: RunActivity | None = None
         self._problem: LoomError | None = None
         self._present = CurrentSteps(parts.file, self._record.state)
@@ -130,7 +131,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
 
     async def _settle(self, machine: StepMachine) -> None:
         with anyio.move_on_after(self._parts.limits.settle_seconds):
-            await machine.work.abandon()  # work elsewhere for a tool call need not be waited for
+            await self._calls.abandon()  # work elsewhere for a tool call need not be waited for
             await machine.work.wait_until_settled()
         super()._stop()
 
@@ -216,7 +217,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         self._idling = idling = RunActivity(self._park)
         questions = FlowQuestions(record, people, file=self._file, wording=wording, idle=idling.waiting)
         scene = RunScope(self._parts, record, questions=questions, idling=idling, wording=wording)
-        self._machine = machine = StepMachine(scene, people, gate=self._wait_while_paused)
+        self._machine = machine = StepMachine(scene, people, calls=self._calls, gate=self._wait_while_paused)
         flow, root = self._file.find_flow(state.root.flow_id), state.root
         try:
             await self._wait_while_paused()
@@ -296,16 +297,14 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         return frame.path + frame.at
 
     async def _fail(self, error: LoomError) -> None:
-        if self._machine is not None:
-            await self._machine.work.abandon()
+        await self._calls.abandon()
         wording = self._wording
         said = wording.failed.format(flow=self._title, said=user_message(error, wording))
         self._record.record_failure(error, failure=classify_failure(error), output=said)
 
     async def _end_aborted(self, abort: Abort) -> None:
         self._parts.audit.record_abort(self._record.run, by=abort.by)
-        if self._machine is not None:
-            await self._machine.work.abandon()
+        await self._calls.abandon()
         wording, state = self._wording, self._record.state
         if state.frames and state.root.ended == "success":  # it had ended before it could be aborted
             told = wording.too_late.format(flow=self._title)
@@ -438,6 +437,7 @@ class StepMachine:
     Args:
         scene: the run.
         people: human-in-the-loop broker for tools' questions.
+        calls: the running tool calls.
         gate: returns when a new step may start.
 
     Attributes:
@@ -445,9 +445,16 @@ class StepMachine:
         work: runner of steps.
     """
 
-    def __init__(self, scene: RunScope, people: HumanBroker, *, gate: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        scene: RunScope,
+        people: HumanBroker,
+        *,
+        calls: RunningCalls,
+        gate: Callable[[], Awaitable[None]],
+    ) -> None:
         self.scene = scene
-        self.work = StepRunner(scene, people, run_frame=self.run)
+        self.work = StepRunner(scene, people, calls=calls, run_frame=self.run)
         self._parts = scene.parts
         self._record = scene.record
         self._present = CurrentSteps(scene.parts.file, scene.record.state)

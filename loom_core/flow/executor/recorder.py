@@ -138,6 +138,13 @@ class FlowRecorder(RunRecorder[FlowState]):
         }
         self._add("step_start", payload, kept)
 
+    def record_step_task(self, frame: Frame, step_id: str, task_id: str) -> None:
+        """Record that another server continues the tool call of a step as a task, whose id stays hidden."""
+        step = frame.steps[step_id]
+        payload = {"call_id": self.state.key_of(frame, step_id), "tool": step.tool}
+        self._add("tool_task", payload, {"path": frame.path, "step": step_id, "task": task_id})
+        step.task_id = task_id
+
     def record_usage(self, spent: RunUsage) -> None:
         """Count a call or other usage; it is written with the step's result."""
         calls = self._spent.tool_calls + spent.tool_calls
@@ -327,6 +334,8 @@ def _replay_event(  # noqa: C901 - one case an event
                 approved=whole,
                 tool=kept["tool"],
             )
+        case "tool_task":
+            state.frames[kept["path"]].steps[kept["step"]].task_id = kept["task"]
         case "step_result":
             state.end_step(
                 kept["path"],

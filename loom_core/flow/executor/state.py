@@ -61,6 +61,7 @@ class StepState:
         risky: whether it must not be done twice: its outcome is unknown after a crash.
         approved: whether a person has approved it.
         tool: name of the tool that it calls, if it does.
+        task_id: task of another server that its call has become; empty for none.
     """
 
     step_id: str
@@ -79,6 +80,7 @@ class StepState:
     risky: bool = False
     approved: bool = False
     tool: str = ""
+    task_id: str = ""
 
 
 @dataclass(slots=True)
@@ -354,7 +356,9 @@ class FlowState:
         self.answers.pop(key, None)
         self.decisions.pop(key, None)
         step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
-        step.begun = False
+        step.begun, step.task_id = False, ""
+        for _, call in self.begun_calls(path + step_id) if status != "success" else ():
+            call.task_id = ""  # the step that contains it has timed out
         if told:
             self.unread.append(told)
         waiting = frame.steps.get(frame.at)
@@ -403,6 +407,8 @@ class FlowState:
             seconds: seconds spent until then.
         """
         self.granted_from = seconds
+        for _, call in self.begun_calls():
+            call.task_id = ""  # it was abandoned with the run
         self.decisions = {id_: each for id_, each in self.decisions.items() if each.action != "deny"}
         self.answers = {id_: each for id_, each in self.answers.items() if each.action == "accept"}
         if self.frames:
@@ -437,6 +443,19 @@ class FlowState:
             self._forget(frame, inner, keep=frame.path != path)
             frame.at, frame.ended = inner, ""
             frame.visits.clear()
+
+    def begun_calls(self, path: str = "") -> list[tuple[Frame, StepState]]:
+        """Return the steps whose tool call has started and has no result.
+
+        Args:
+            path: path of a step, for itself and those inside it; empty for all.
+        """
+        return [
+            (frame, step)
+            for frame in self.frames.values()
+            for step in frame.steps.values()
+            if step.begun and step.tool and f"{frame.path}{step.step_id}/".startswith(path and f"{path}/")
+        ]
 
     def frames_inside(self, path: str, step_id: str) -> list[Frame]:
         """Return the frames of a step: its branches, or its nested flow."""

@@ -14,7 +14,7 @@ from loom_core.errors import ConfigError, LoomError, NetError, StoreError
 from loom_core.flow.executor.definition import step_title
 from loom_core.flow.executor.failures import request_failure_message
 from loom_core.flow.executor.questions import DeclinedError
-from loom_core.flow.executor.state import Frame
+from loom_core.flow.executor.state import Frame, StepState
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
 from loom_core.flow.executor.steps.llm import ask_model
 from loom_core.flow.executor.steps.nested import NestedSteps
@@ -37,10 +37,12 @@ if TYPE_CHECKING:
         LLMConfig,
         StepConfig,
     )
+    from loom_core.flow.executor.recorder import FlowRecorder
     from loom_core.runs.human_broker import HumanBroker
     from loom_core.tools.permission.permissions import ToolIdentity
+    from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["StepRunner"]
+__all__ = ["RunningCalls", "StepRunner"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,19 +52,63 @@ _CONTAINERS = frozenset({"parallel", "switch", "for_each"})
 """Kinds of steps that have lists of steps inside them."""
 
 
+class RunningCalls:
+    """Tool calls of a run that have started and have no result, in this process or in one that has ended.
+
+    Args:
+        record: recorder of the run.
+        toolbox: the tools.
+    """
+
+    def __init__(self, record: FlowRecorder, toolbox: Toolbox) -> None:
+        self._record = record
+        self._toolbox = toolbox
+        self._abandoned: set[tuple[str, str]] = set()
+
+    async def abandon(self) -> None:
+        """Abandon the calls, because the run has ended."""
+        for frame, step in self._record.state.begun_calls():
+            await self._abandon(frame, step)
+
+    async def cancel_tasks(self, path: str) -> None:
+        """Cancel the tasks of a step that has timed out, and of those inside it."""
+        for frame, step in self._record.state.begun_calls(path):
+            if step.task_id:
+                await self._abandon(frame, step)
+
+    async def _abandon(self, frame: Frame, step: StepState) -> None:
+        key = self._record.state.key_of(frame, step.step_id)
+        if (key, step.task_id) in self._abandoned:
+            return
+        self._abandoned.add((key, step.task_id))
+        context = CallContext(run_id=self._record.run.id, call_id=key, task_id=step.task_id)
+        try:
+            with anyio.move_on_after(_ABANDON_SECONDS):
+                await self._toolbox.find(step.tool).abandon(context=context)
+        except LoomError as error:
+            _log.warning("work for the call %s may continue: %s", key, error)
+
+
 class StepRunner:
     """Runner of the steps of one run.
 
     Args:
         scene: the run.
         people: human-in-the-loop broker for tools' questions.
+        calls: the running tool calls.
         run_frame: executes a list of steps.
     """
 
     def __init__(
-        self, scene: RunScope, people: HumanBroker, *, run_frame: Callable[[Frame], Awaitable[None]]
+        self,
+        scene: RunScope,
+        people: HumanBroker,
+        *,
+        calls: RunningCalls,
+        run_frame: Callable[[Frame], Awaitable[None]],
     ) -> None:
         self._scene = scene
+        self._calls = calls
         self._parts = scene.parts
         self._record = scene.record
         self._inner = NestedSteps(scene, run_frame)
@@ -77,11 +123,11 @@ class StepRunner:
             questions=scene.questions,
             pipeline=pipeline,
             starting=self.record_start,
+            becoming=self.record_task,
             standing=scene.idling.stop_clocks,
             wording=scene.wording,
         )
         self._under_way: dict[str, bool] = {}  # running steps with side effects; whether each is risky
-        self._abandoned: set[str] = set()  # keys of calls whose tools know that no caller waits
         self._quiet = anyio.Event()
         self._leaving = False
 
@@ -102,21 +148,6 @@ class StepRunner:
         while self._under_way:
             self._quiet = anyio.Event()
             await self._quiet.wait()
-
-    async def abandon(self) -> None:
-        """Abandon running tool calls, because the run has ended."""
-        state = self._record.state
-        for frame in state.frames.values():
-            for step in frame.steps.values():
-                key = state.key_of(frame, step.step_id)
-                if step.begun and step.tool and key not in self._abandoned:
-                    self._abandoned.add(key)
-                    context = CallContext(run_id=self._record.run.id, call_id=key)
-                    try:
-                        with anyio.move_on_after(_ABANDON_SECONDS):
-                            await self._parts.toolbox.find(step.tool).abandon(context=context)
-                    except LoomError as error:
-                        _log.warning("work for the call %s may continue: %s", key, error)
 
     async def record_start(
         self,
@@ -139,6 +170,14 @@ class StepRunner:
         if changes:
             self._under_way[frame.path + step_id] = risky
         await self._record.commit(durable=risky)
+
+    async def record_task(self, frame: Frame, step_id: str, task_id: str) -> None:
+        """Record the task that a step's call has become; the process may be left then."""
+        self._record.record_step_task(frame, step_id, task_id)
+        await self._record.commit(durable=True)
+        if self._under_way.get(frame.path + step_id):
+            self._under_way[frame.path + step_id] = False
+            self._quiet.set()
 
     def record_end(self, frame: Frame, step_id: str) -> None:
         """Note that the result of a step is recorded."""
@@ -176,6 +215,7 @@ class StepRunner:
             except LoomError as error:
                 return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)
         assert scope.cancelled_caught
+        await self._calls.cancel_tasks(frame.path + step.step_id)
         begun = frame.steps.get(step.step_id)
         sent = begun is not None and begun.begun and begun.changes
         unknown = sent and begun is not None and begun.risky
@@ -295,6 +335,8 @@ class StepRunner:
         before = frame.steps.get(step.step_id)
         if before is None:
             return False
+        if before.begun and before.task_id:  # it is waited for, and not done again
+            return True
         if not before.risky or not (before.begun or before.status == "unknown"):
             return before.approved and (before.begun or before.due is not None)
         decision = await self._scene.questions.request_decision(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.interface import Question, QuestionAnswer
 
-__all__ = ["StepStartRecorder", "ToolStep", "ToolStepContext"]
+__all__ = ["StepStartRecorder", "StepTaskRecorder", "ToolStep", "ToolStepContext"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +56,14 @@ class StepStartRecorder(Protocol):
         ...
 
 
+class StepTaskRecorder(Protocol):
+    """Callback that records the task that a step's call has become; see `StepRunner.record_task`."""
+
+    async def __call__(self, frame: Frame, step_id: str, task_id: str) -> None:
+        """Return when it is on disk."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStepContext:
     """Dependencies of tool calls.
@@ -66,6 +74,7 @@ class ToolStepContext:
         questions: asks for approval of tool calls.
         pipeline: plans and executes calls.
         starting: records the start of a step.
+        becoming: records the task that a call has become.
         standing: context of waiting for people in a call.
         wording: messages to people.
     """
@@ -75,12 +84,13 @@ class ToolStepContext:
     questions: FlowQuestions
     pipeline: ToolPipeline
     starting: StepStartRecorder
+    becoming: StepTaskRecorder
     standing: Callable[[], AbstractContextManager[None]]
     wording: FlowMessages
 
 
 class ToolStep:
-    """One tool call and its host (`CallHost`).
+    """One tool call and its host (`CallHost` and `TaskHost`).
 
     Args:
         work: dependencies.
@@ -132,7 +142,11 @@ class ToolStep:
         approved = frozenset({self._key}) if self._approved else frozenset[str]()
         with inherit_depth({DEPTH_META_KEY: depth}):
             (result,) = await self._work.pipeline.execute(
-                [planned], host=self, approved=approved, depth=depth
+                [planned],
+                host=self,
+                approved=approved,
+                depth=depth,
+                tasks=self if self._work.record.journal.is_durable else None,
             )
         repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         if isinstance(spent := result.output.metadata.get(USAGE_KEY), RunUsage):
@@ -193,6 +207,15 @@ class ToolStep:
             tool=planned.call.name,
             approved=self._lasting or self._approved,
         )
+
+    def task_of(self, planned: PlannedCall) -> str:
+        """Return the task that the call had become; see `TaskHost`."""
+        step = self._frame.steps.get(self._step_id)
+        return "" if step is None else step.task_id
+
+    async def record_task(self, planned: PlannedCall, task_id: str) -> None:
+        """Record the task; see `TaskHost`."""
+        await self._work.becoming(self._frame, self._step_id, task_id)
 
     async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
         """Do nothing: the state machine records the result; see `CallHost`."""
