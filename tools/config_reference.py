@@ -20,6 +20,7 @@ from loom_agent.profiles.guardrails_config import DeniedPattern, GuardrailsConfi
 from loom_agent.profiles.profile_config import (
     ApprovalsConfig,
     BudgetConfig,
+    CallLimitsConfig,
     CompactionConfig,
     McpConfig,
     ModelOptions,
@@ -132,6 +133,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
         "deny": partial(_model, DeniedPattern),
         "permissions": partial(_model, PermissionRule),
         "budget": partial(_model, BudgetConfig),
+        "call_limits": partial(_model, CallLimitsConfig),
         "tool_retries": partial(_model, ToolRetriesConfig),
         "approvals": partial(_model, ApprovalsConfig),
         "router": partial(_model, RouterConfig),

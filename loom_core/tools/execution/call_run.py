@@ -223,7 +223,7 @@ class CallRun:
             self._in.run_id,
             depth=self._context.depth,
             priority=self._in.priority,
-            needs_seconds=tool.needs_seconds,
+            needs_seconds=self._in.scheduler.timeout_of(tool),
         )
         status: CallStatus = "timeout"
         output: ToolOutput | None = None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 
@@ -18,6 +19,11 @@ from loom_core.errors import InvalidInputError
 from loom_core.observability.families import CALLS_PEAK, CALLS_RUNNING, CALLS_WAITING
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.weak_registry import WeakRegistry
+from loom_core.tools.patterns import matcher
+from loom_core.tools.toolbox import is_allowed
+
+if TYPE_CHECKING:
+    from loom_core.tools.interface import Tool
 
 __all__ = ["FairSemaphore", "Scheduler", "SchedulerSnapshot", "Slot"]
 
@@ -79,11 +85,20 @@ class Slot:
     """
 
     def __init__(
-        self, counts: _Counts, pool: FairSemaphore, run: str, level: int, priority: int, seconds: float
+        self,
+        counts: _Counts,
+        pool: FairSemaphore,
+        run: str,
+        *,
+        each: int,
+        level: int,
+        priority: int,
+        seconds: float,
     ) -> None:
         self._counts = counts
         self._pool = pool
         self._run = run
+        self._each = each
         self._level = level
         self._priority = priority
         self.seconds = seconds
@@ -141,11 +156,11 @@ class Slot:
             if not self._away:
                 self._scope.deadline = anyio.current_time() + self._left
                 if not returned:  # cancelled or failed: do not wait, take a slot only if one is free
-                    self._held = self._held or self._pool.try_acquire(self._run)
+                    self._held = self._held or self._pool.try_acquire(self._run, self._each)
 
     async def _take(self) -> None:
-        if not self._pool.try_acquire(self._run):
-            await self._pool.acquire(self._run, self._priority)
+        if not self._pool.try_acquire(self._run, self._each):
+            await self._pool.acquire(self._run, self._each, self._priority)
         self._held = True
 
 
@@ -159,21 +174,73 @@ class Scheduler:
         max_concurrency: concurrent calls of one run.
         max_total: concurrent calls of all runs of one depth.
         timeout_seconds: timeout of a call, unless its tool says otherwise (`Tool.needs_seconds`).
+        tools: timeouts in seconds by name pattern, as in `github:*`; the first match counts, before the
+            tool's own timeout.
+
+    Raises:
+        InvalidInputError: a number is not above zero.
+        ConfigError: a pattern is invalid.
     """
 
     def __init__(
-        self, *, max_concurrency: int = 10, max_total: int = 100, timeout_seconds: float = 120.0
+        self,
+        *,
+        max_concurrency: int = 10,
+        max_total: int = 100,
+        timeout_seconds: float = 120.0,
+        tools: Mapping[str, float] | None = None,
     ) -> None:
-        if min(max_concurrency, max_total) < 1 or timeout_seconds <= 0:
-            raise InvalidInputError(
-                "A scheduler needs at least one slot, and time.", advice="Give numbers above zero."
-            )
         self.timeout_seconds = timeout_seconds
         self._each = max_concurrency
         self._total = max_total
+        self._tools = dict(tools or {})
+        self._check()
+        self._original = self  # of copies with other limits; only it is in the metrics
         self._pools: dict[int, FairSemaphore] = {}
         self._counts = _Counts()
         _schedulers.add(self)
+
+    def _check(self) -> None:
+        for pattern in self._tools:
+            matcher(pattern)
+        seconds = (self.timeout_seconds, *self._tools.values())
+        if min(self._each, self._total) < 1 or not all(each > 0 for each in seconds):
+            raise InvalidInputError(
+                "A scheduler needs at least one slot, and time.", advice="Give numbers above zero."
+            )
+
+    def with_limits(
+        self,
+        *,
+        max_concurrency: int | None = None,
+        timeout_seconds: float | None = None,
+        tools: Mapping[str, float] | None = None,
+    ) -> Scheduler:
+        """Return a scheduler with the same slots and counts, and other limits for the calls of its agents.
+
+        Args:
+            max_concurrency: replaces the limit of each run, if it is not None.
+            timeout_seconds: replaces the timeout.
+            tools: timeouts by name pattern, before those of this scheduler.
+
+        Raises:
+            InvalidInputError: a number is not above zero.
+            ConfigError: a pattern is invalid.
+        """
+        other = copy.copy(self)
+        other._each = self._each if max_concurrency is None else max_concurrency
+        other.timeout_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
+        first = tools or {}
+        other._tools = {**first, **self._tools, **first}
+        other._check()
+        return other
+
+    def timeout_of(self, tool: Tool) -> float:
+        """Return the timeout of a tool's call, in seconds."""
+        for pattern, seconds in self._tools.items():
+            if is_allowed(tool, (pattern,)):
+                return seconds
+        return tool.needs_seconds or self.timeout_seconds
 
     def slot(self, run: str, *, depth: int = 0, priority: int = 0, needs_seconds: float = 0.0) -> Slot:
         """Return a slot for one call: `async with scheduler.slot(run) as slot:`.
@@ -188,9 +255,16 @@ class Scheduler:
         """
         level = max(depth, _nesting.get())
         if level not in self._pools:
-            self._pools[level] = FairSemaphore(self._total, self._each)
-        seconds = needs_seconds or self.timeout_seconds
-        return Slot(self._counts, self._pools[level], run, level, priority, seconds)
+            self._pools[level] = FairSemaphore(self._total)
+        return Slot(
+            self._counts,
+            self._pools[level],
+            run,
+            each=self._each,
+            level=level,
+            priority=priority,
+            seconds=needs_seconds or self.timeout_seconds,
+        )
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return its state and totals."""
@@ -225,6 +299,7 @@ _Key: TypeAlias = tuple[str, int]  # run and priority
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
+    each: int  # limit of its run
     granted: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -236,9 +311,8 @@ class FairSemaphore:
     runs wait.
     """
 
-    def __init__(self, total: int, each: int) -> None:
+    def __init__(self, total: int) -> None:
         self._total = total
-        self._each = each
         self.busy = 0
         self._of_run: dict[str, int] = {}
         self._waiting: dict[str, dict[int, deque[_Waiter]]] = {}
@@ -250,9 +324,9 @@ class FairSemaphore:
         """Number of waiting calls."""
         return sum(len(waiters) for by_priority in self._waiting.values() for waiters in by_priority.values())
 
-    def try_acquire(self, run: str) -> bool:
-        """Take a slot if one is free. Then no waiter could have had it."""
-        if self.busy >= self._total or self._of_run.get(run, 0) >= self._each:
+    def try_acquire(self, run: str, each: int) -> bool:
+        """Take a slot if one is free, of `each` for a run. Then no waiter could have had it."""
+        if self.busy >= self._total or self._of_run.get(run, 0) >= each:
             return False
         self.busy += 1
         self._of_run[run] = self._of_run.get(run, 0) + 1
@@ -270,10 +344,10 @@ class FairSemaphore:
             self._enqueue((run, priority))
         self._grant()
 
-    async def acquire(self, run: str, priority: int) -> None:
-        """Wait for a slot and take it. A cancelled waiter holds none, and blocks none."""
+    async def acquire(self, run: str, each: int, priority: int) -> None:
+        """Wait for a slot, of `each` for the run, and take it. A cancelled waiter holds and blocks none."""
         key = (run, priority)
-        waiter = _Waiter()
+        waiter = _Waiter(each)
         self._waiting.setdefault(run, {}).setdefault(priority, deque()).append(waiter)
         self._enqueue(key)
         try:
@@ -299,7 +373,7 @@ class FairSemaphore:
             del self._waiting[run]
 
     def _enqueue(self, key: _Key) -> None:
-        if self._of_run.get(key[0], 0) < self._each:
+        if self._of_run.get(key[0], 0) < self._waiting[key[0]][key[1]][0].each:
             self._turns.setdefault(key[1], {}).setdefault(key)
 
     def _dequeue(self, key: _Key) -> None:
@@ -314,9 +388,9 @@ class FairSemaphore:
             priority = max(self._turns) if self._grants % _EVERY else min(self._turns)
             key = next(iter(self._turns[priority]))
             self._dequeue(key)
-            if not self.try_acquire(key[0]):  # its other priority took its last slot
-                continue
             waiters = self._waiting[key[0]][key[1]]
+            if not self.try_acquire(key[0], waiters[0].each):  # its other priority took its last slot
+                continue
             waiters.popleft().granted.set()
             if waiters:
                 self._enqueue(key)

@@ -235,7 +235,7 @@ class Agents:
             "wait_for_commands": True,
             "approval_seconds": profile.approvals.deadline_seconds,
             "budget": profile.budget.budget(),
-            "scheduler": scheduler,
+            "scheduler": scheduler.with_limits(**profile.call_limits.model_dump()),
             "priority": profile.priority,
             "audit": audit,
         }

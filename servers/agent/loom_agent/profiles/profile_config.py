@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from loom_agent.profiles.context_config import ContextConfig
 from loom_agent.profiles.guardrails_config import GuardrailsConfig
@@ -27,6 +27,7 @@ __all__ = [
     "EVERYTHING",
     "ApprovalsConfig",
     "BudgetConfig",
+    "CallLimitsConfig",
     "CompactionConfig",
     "McpConfig",
     "ModelOptions",
@@ -48,7 +49,17 @@ COMPOSITIONS = ("chain", "parallel", "workflow", "router")
 
 OnOff = Literal["on", "off"]
 
+_Number = TypeVar("_Number", int, float)
 _Names = Annotated[list[str] | Literal["all"], Field(union_mode="left_to_right")]
+
+
+def _check_patterns(tools: dict[str, _Number]) -> dict[str, _Number]:
+    for pattern in tools:
+        try:
+            matcher(pattern)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return tools
 
 
 class _Section(BaseModel):
@@ -110,6 +121,9 @@ class BudgetConfig(_Section):
         return Budget(**self.model_dump())
 
 
+_Timeouts = Annotated[dict[str, Annotated[float, Field(gt=0)]], AfterValidator(_check_patterns)]
+
+
 class SchedulerConfig(_Section):
     """Limits for concurrent tool calls, and their timeout; shared by all profiles."""
 
@@ -124,12 +138,31 @@ class SchedulerConfig(_Section):
         gt=0,
         description="Timeout of a call, unless its tool has its own, as those of MCP servers and `shell` do.",
     )
+    tools: _Timeouts = Field(
+        default={},
+        description='By name pattern, as in `{"github:*": 30, "report": 900}`; the first match counts. '
+        "The timeouts in mcp.json, and that of `shell`, apply as well.",
+    )
 
     def scheduler(self) -> Scheduler:
         """Create the scheduler of the agents."""
         from loom_core.tools.execution.scheduler import Scheduler
 
         return Scheduler(**self.model_dump())
+
+
+class CallLimitsConfig(_Section):
+    """The profile's own limits for tool calls, before those of `scheduler`."""
+
+    max_concurrency: int | None = Field(
+        default=None, ge=1, description="Concurrent calls of one run; by default as in `scheduler`."
+    )
+    timeout_seconds: float | None = Field(
+        default=None, gt=0, description="Timeout of a call, by default as in `scheduler`."
+    )
+    tools: _Timeouts = Field(
+        default={}, description="Timeouts by name pattern, before those of `scheduler`; see there."
+    )
 
 
 class ToolRetriesConfig(_Section):
@@ -141,21 +174,11 @@ class ToolRetriesConfig(_Section):
     longest_wait: float = Field(
         default=60.0, ge=0, description="In seconds; if a service asks for a longer wait, there is no retry."
     )
-    tools: dict[str, Annotated[int, Field(ge=0, le=20)]] = Field(
+    tools: Annotated[dict[str, Annotated[int, Field(ge=0, le=20)]], AfterValidator(_check_patterns)] = Field(
         default={},
         description='Another number of retries by name pattern, as in `{"github:*": 4, "pay": 0}`; the first '
         "match counts.",
     )
-
-    @field_validator("tools")
-    @classmethod
-    def _are_patterns(cls, tools: dict[str, int]) -> dict[str, int]:
-        for pattern in tools:
-            try:
-                matcher(pattern)
-            except ConfigError as error:
-                raise ValueError(str(error)) from None
-        return tools
 
     def policy(self) -> ToolRetries:
         """Convert to the policy of the agent."""
@@ -282,6 +305,7 @@ class ProfileConfig(_Section):
     guardrails: GuardrailsConfig = GuardrailsConfig()
     budget: BudgetConfig = BudgetConfig()
     tool_retries: ToolRetriesConfig = ToolRetriesConfig()
+    call_limits: CallLimitsConfig = CallLimitsConfig()
     priority: int = Field(
         default=0,
         ge=-1000,

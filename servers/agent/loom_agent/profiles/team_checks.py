@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["find_team_problem"]
 
 _OF_COMPOSITIONS = frozenset(
-    {*COMPOSITIONS, "description", "budget", "priority", "approvals", "memory", "context"}
+    {*COMPOSITIONS, "description", "budget", "call_limits", "priority", "approvals", "memory", "context"}
 )
 _OF_ROUTERS = _OF_COMPOSITIONS | {"model"}
 

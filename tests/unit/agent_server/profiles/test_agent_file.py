@@ -12,6 +12,7 @@ from loom_core.errors import ConfigError, NotFoundError
 from loom_core.jsonc import JsonReader
 from loom_core.runs.journal import Journal
 from loom_core.tools import ToolRetries
+from tests.fixtures.tool_turns import Doing
 
 
 @pytest.fixture
@@ -144,23 +145,50 @@ def test_bytes_that_are_no_text_are_no_configuration(tmp_path):
         read_agent_file(path)
 
 
-@pytest.mark.parametrize("profiles", ["", '"profiles": {"研究": {"priority": 5}, "default": {}},'])
-async def test_how_many_calls_run_and_how_long_is_said_for_all_profiles(profiles, settings, home):
-    (home / "agent.json").write_text(
-        f'{{{profiles} "scheduler": {{"max_concurrency": 3, "max_total": 7, "timeout_seconds": 300}}}}',
-        encoding="utf-8",
-    )
+async def _schedulers(settings, home, text):
+    """Return the file, and the schedulers of the agents of its profiles."""
+    (home / "agent.json").write_text(text, encoding="utf-8")
     file = read_agent_file(home / "agent.json", provider="mock")
     agents = Agents(settings(), Journal())
     async with anyio.create_task_group() as tasks:
         agents.work_in(tasks)
-        made = [(await agents.get(file, name)).agent for name in file.profiles]
+        made = [(await agents.get(file, name)).agent.scheduler for name in file.profiles]
         await agents.close()
         tasks.cancel_scope.cancel()
-    schedulers = {each.scheduler for each in made}
-    assert len(schedulers) == 1
-    assert schedulers.pop().timeout_seconds == 300
-    assert file.scheduler.model_dump() == {"max_concurrency": 3, "max_total": 7, "timeout_seconds": 300.0}
+    return file, made
+
+
+@pytest.mark.parametrize("profiles", ["", '"profiles": {"研究": {"priority": 5}, "default": {}},'])
+async def test_how_many_calls_run_and_how_long_is_said_for_all_profiles(profiles, settings, home):
+    shared = '"scheduler": {"max_concurrency": 3, "max_total": 7, "timeout_seconds": 300, "tools": {"*": 9}}'
+    file, made = await _schedulers(settings, home, f"{{{profiles} {shared}}}")
+    assert {each.timeout_seconds for each in made} == {300}
+    async with made[0].slot("a run"):
+        assert {each.snapshot().running for each in made} == {1}  # they share their slots
+    assert file.scheduler.model_dump() == {
+        "max_concurrency": 3,
+        "max_total": 7,
+        "timeout_seconds": 300.0,
+        "tools": {"*": 9.0},
+    }
+
+
+async def test_a_profile_has_its_own_limits_for_calls(settings, home):
+    text = """{"scheduler": {"tools": {"slow": 900, "*": 60}}, "profiles": {
+        "a": {"call_limits": {"max_concurrency": 1, "timeout_seconds": 5, "tools": {"slow": 30}}},
+        "both": {"parallel": ["a", "b"], "call_limits": {"max_concurrency": 1}},
+        "b": {}}}"""
+    _, (limited, both, usual) = await _schedulers(settings, home, text)
+    slow, quick = Doing("slow"), Doing("quick")
+    assert [each.timeout_of(slow) for each in (limited, both, usual)] == [30, 900, 900]
+    assert [each.timeout_of(quick) for each in (limited, both, usual)] == [60, 60, 60]
+    assert [each.timeout_seconds for each in (limited, both, usual)] == [5, 120, 120]
+
+
+@pytest.mark.parametrize("wrong", ['{"max_concurrency": 0}', '{"tools": {"re:(": 1}}', '{"tools": {"x": 0}}'])
+def test_limits_of_calls_that_cannot_be_are_refused_with_their_place(read, wrong):
+    with pytest.raises(ConfigError, match=r"agent\.json:1:\d+: profiles\.a\.call_limits"):
+        read(f'{{"profiles": {{"a": {{"call_limits": {wrong}}}}}}}')
 
 
 @pytest.mark.parametrize("wrong", ['{"max_total": 0}', '{"timeout_seconds": -1}', '{"max": 3}'])

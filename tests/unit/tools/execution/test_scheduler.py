@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
 from loom_core.tools.execution.scheduler import Scheduler
+from tests.fixtures.tool_turns import Doing
 
 
 async def _settled() -> None:
@@ -64,6 +66,34 @@ async def test_so_many_calls_of_a_run_and_of_all_runs_have_places_at_once() -> N
     assert (done.running, done.waiting, done.peak, done.started) == (0, 0, 3, 5)
     assert done.busy_seconds > 0
     assert done.waited_seconds > 0
+
+
+async def test_agents_with_their_own_limits_share_the_slots_of_all() -> None:
+    shared = Scheduler(max_concurrency=3, max_total=4)
+    held, limited = _Held(shared), _Held(shared.with_limits(max_concurrency=1))
+
+    async with anyio.create_task_group() as group:
+        await limited.start(group, "甲", "甲", "甲")
+        assert limited.order == ["甲"]
+        await held.start(group, "乙", "乙", "乙", "乙")
+        assert held.order == ["乙", "乙", "乙"]
+        assert limited.scheduler.snapshot() == shared.snapshot()
+        assert (shared.snapshot().running, shared.snapshot().waiting) == (4, 3)
+        await limited.end_oldest()
+        assert limited.order == ["甲", "甲"]
+        await held.end_all()
+        await limited.end_all()
+
+    assert (len(limited.order), len(held.order)) == (3, 4)
+
+
+def test_the_first_pattern_that_matches_a_tool_decides_about_its_time() -> None:
+    scheduler = Scheduler(timeout_seconds=60, tools={"git:push": 5, "git:*": 10})
+    limited = scheduler.with_limits(timeout_seconds=20, tools={"git:*": 1})
+
+    tools = [Doing("git:push"), Doing("other"), Doing("own", needs_seconds=7)]
+    assert [scheduler.timeout_of(tool) for tool in tools] == [5, 60, 7]
+    assert [limited.timeout_of(tool) for tool in tools] == [1, 20, 7]
 
 
 async def test_runs_that_wait_take_turns() -> None:
@@ -235,10 +265,12 @@ async def test_a_place_that_was_granted_to_who_was_cancelled_goes_to_the_next() 
     assert held.order == ["a", "c"]
 
 
-@pytest.mark.parametrize("wrong", [{"max_concurrency": 0}, {"max_total": 0}, {"timeout_seconds": 0.0}])
-def test_a_scheduler_without_places_or_time_is_refused(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize("wrong", [{"max_concurrency": 0}, {"timeout_seconds": 0.0}, {"tools": {"x": 0.0}}])
+def test_a_scheduler_without_places_or_time_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        Scheduler(**wrong)  # pyright: ignore[reportArgumentType]
+        Scheduler(**wrong)
+    with pytest.raises(InvalidInputError):
+        Scheduler().with_limits(**wrong)
 
 
 _STEPS = st.lists(
