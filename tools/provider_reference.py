@@ -17,7 +17,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from loom_core.llm.config import LimitSettings, PriceSettings, ProviderConfig, RetrySettings
+from loom_core.llm.config import BreakerSettings, LimitSettings, PriceSettings, ProviderConfig, RetrySettings
 from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.vendors import ModelRule, ProviderSpec
 
@@ -45,6 +45,7 @@ A model is named by a text, `deepseek` or `deepseek/deepseek-v4-pro`, or by an o
 _SECTIONS: dict[str, type[BaseModel]] = {
     "Configuration": ProviderConfig,
     "`retry`": RetrySettings,
+    "`breaker`": BreakerSettings,
     "`limits`": LimitSettings,
     "`prices`": PriceSettings,
 }

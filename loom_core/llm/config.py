@@ -14,7 +14,14 @@ from loom_core.keys import check_reference
 from loom_core.llm.json_schema.values import readable_path
 from loom_core.llm.vendors import VENDORS, AuthStyle
 
-__all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "ProviderConfigInput", "RetrySettings"]
+__all__ = [
+    "BreakerSettings",
+    "LimitSettings",
+    "PriceSettings",
+    "ProviderConfig",
+    "ProviderConfigInput",
+    "RetrySettings",
+]
 
 _SECRET_HEADER = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
 _MAX_LISTED = 3
@@ -77,6 +84,18 @@ class RetrySettings(_Section):
     deadline: float = Field(
         default=300.0, gt=0, description="Time limit of a request with all its attempts, in seconds."
     )
+
+
+class BreakerSettings(_Section):
+    """Circuit breaker: stop requests for a while after repeated failures; see `CircuitBreaker`."""
+
+    failures: int = Field(
+        default=5, ge=1, description="Number of consecutive transient failures that open the circuit."
+    )
+    first_pause: float = Field(
+        default=30.0, ge=0, description="Seconds until the first trial request; it doubles if that fails."
+    )
+    longest_pause: float = Field(default=300.0, ge=0, description="Maximum of the pause, in seconds.")
 
 
 class LimitSettings(_Section):
@@ -148,6 +167,7 @@ class ProviderConfig(_Section):
         default=120.0, gt=0, description="Timeout in seconds without data from the vendor."
     )
     retry: RetrySettings = Field(default=RetrySettings(), description="Retry policy.")
+    breaker: BreakerSettings = Field(default=BreakerSettings(), description="Circuit breaker.")
     limits: LimitSettings = Field(default=LimitSettings(), description="Rate limits.")
     prices: PriceSettings | None = Field(
         default=None, description="Prices of the model; by default the vendor's list prices, if known."

@@ -10,6 +10,7 @@ from loom_core.keys import resolve
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
+from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.net.retry import RetryPolicy
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["create_model", "create_provider", "provider_choices", "provider_names"]
 
 # Settings that plugins handle themselves, if at all: they get only the others.
-_FOR_VENDORS = ("auth_style", "headers", "timeout", "retry", "limits", "prices", "spec")
+_FOR_VENDORS = ("auth_style", "headers", "timeout", "retry", "breaker", "limits", "prices", "spec")
 
 
 def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProvider:
@@ -91,6 +92,7 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
         timeout=config.timeout,
         headers={name: _value(value) for name, value in config.headers.items()},
         retry=RetryPolicy(**config.retry.model_dump()),
+        breaker=CircuitBreaker(**config.breaker.model_dump()),
         limits=RateLimits(**config.limits.model_dump()),
         prices=None if config.prices is None else Prices(**config.prices.model_dump()),
     )

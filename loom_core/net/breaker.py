@@ -15,6 +15,7 @@ from loom_core.observability.weak_registry import WeakRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import Self
 
     from loom_core.observability.registry import Sample
 
@@ -102,6 +103,15 @@ class Breaker(ABC):
     @abstractmethod
     def is_transient(self, error: LoomError) -> bool | None:
         """Return whether an error is transient; None if it does not count for this model or host."""
+
+    def renew(self) -> Self:
+        """Return a closed breaker with the same settings, for another model or host."""
+        return type(self)(
+            failures=self._limit,
+            first_pause=self._first_pause,
+            longest_pause=self._longest_pause,
+            now=self._now,
+        )
 
     def record_success(self) -> None:
         """Close the circuit if a trial request is in progress: its response has begun."""

@@ -193,6 +193,19 @@ class NetConfig(ConfigSection):
         ge=1,
         description="Maximum number of requests to one host in a minute; by default no limit.",
     )
+    breaker_failures: int = Field(
+        default=5,
+        ge=1,
+        description="Number of consecutive failures of a host, such as timeouts and 503, after which it gets "
+        "no requests for a while (circuit breaker).",
+    )
+    breaker_pause: float = Field(
+        default=15.0,
+        ge=0,
+        le=300,
+        description="Seconds until it gets the next request; the pause doubles each time that this fails, up "
+        "to 300.",
+    )
 
 
 class FlowConfig(ConfigSection):

@@ -108,7 +108,13 @@ class EndpointCaller:
         self._policy = _policy(file.net)
         self._told_trace = _hosts(file.net.trace)
         self._client = GuardedClient(self._policy, resolve=resolve, tls=tls, keep_seconds=_KEEP_SECONDS)
-        self._hosts = HostLimits(concurrency=file.net.concurrency, per_minute=file.net.per_minute, now=now)
+        self._hosts = HostLimits(
+            concurrency=file.net.concurrency,
+            per_minute=file.net.per_minute,
+            failures=file.net.breaker_failures,
+            pause=file.net.breaker_pause,
+            now=now,
+        )
         self._retry = retry
         self.secrets = secrets or Secrets()
 
@@ -365,8 +371,8 @@ class HostLimits:
         *,
         concurrency: int,
         per_minute: int | None = None,
-        failures: int = 5,
-        pause: float = 15.0,
+        failures: int,
+        pause: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = anyio.Semaphore(concurrency)

@@ -177,7 +177,7 @@ class HostedProvider(LLMProvider):
                     f"This provider's custom wire client is for {self._model} only.",
                     advice=f"Make another provider for {model}.",
                 )
-            self._others[model] = self._other(model=model)
+            self._others[model] = self._other(model=model, breaker=self._breaker.renew())
         return self._others[model]
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, LLMError
 from loom_core.llm.factory import create_provider, provider_names
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted import providers
@@ -110,6 +110,30 @@ async def test_what_is_configured_reaches_the_vendor(
     assert asked.headers["authorization"] == "Bearer sk-configured"
     assert (asked.headers["x-token"], asked.headers["x-plain"]) == ("t-1", "p")
     assert json.loads(asked.body)["model"] == "小模型"
+
+
+async def test_the_circuit_opens_after_as_many_failures_as_configured(
+    local_servers: Callable[..., LocalServer],
+):
+    server = local_servers()
+    server.answers("/v1/chat/completions", b"{}", status=503)
+    made = create_provider(
+        {
+            "provider": "custom",
+            "model": "a",
+            "base_url": server.url("/v1"),
+            "retry": {"attempts": 1},
+            "breaker": {"failures": 1, "first_pause": 70},
+        }
+    )
+    assert isinstance(made, HostedProvider)
+    for model in (made, made.with_model("b")):  # each has its own circuit, of the same settings
+        with pytest.raises(LLMError, match="503"):
+            await model.chat(_QUESTION)
+        with pytest.raises(LLMError, match=r"Circuit open for .* after 1 consecutive failures; retrying in"):
+            await model.chat(_QUESTION)
+    await made.aclose()
+    assert len(server.asked) == 2
 
 
 async def test_fallbacks_are_asked_in_turn():

@@ -55,7 +55,15 @@ def test_every_key_has_a_description():
     assert lacking == []
 
 
-_OTHERS = {"HttpSource", "LimitSettings", "McpSource", "PriceSettings", "ProviderConfig", "RetrySettings"}
+_OTHERS = {
+    "BreakerSettings",
+    "HttpSource",
+    "LimitSettings",
+    "McpSource",
+    "PriceSettings",
+    "ProviderConfig",
+    "RetrySettings",
+}
 
 
 def test_the_example_of_the_reference_is_read_and_fits_the_schema(tool):

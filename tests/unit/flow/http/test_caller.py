@@ -272,6 +272,18 @@ async def test_a_host_is_asked_no_more_often_in_a_minute_than_the_file_allows(ca
     assert len(api.asked) == 3
 
 
+async def test_a_host_that_fails_as_often_as_the_file_says_gets_no_more_requests(
+    callers, api, endpoint
+) -> None:
+    url, now = api.on("/a", 503, {"ok": 1}), [0.0]
+    async with callers(net={"breaker_failures": 1, "breaker_pause": 7}, now=lambda: now[0]) as caller:
+        assert (await caller.call(endpoint(url, "GET", retries=0), ExpressionValues())).status == 503
+        error = await failure(caller.call(endpoint(url, "GET", retries=0), ExpressionValues()))
+        assert "retrying in 7 s" in error.message
+        now[0] += 7
+        assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).body == {"ok": 1}
+
+
 async def test_places_inside_are_refused_unless_the_file_allows_them(callers, api, endpoint) -> None:
     api.on("/a", 200)
     async with callers() as caller:
