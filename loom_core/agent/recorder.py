@@ -578,7 +578,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
         """
         message = message or result.message
         stages = {stage: round(seconds, 6) for stage, seconds in result.stages.items()}
-        payload = {
+        payload: dict[str, Any] = {
             "call_id": result.call_id,
             "tool": result.tool,
             "status": result.status,
@@ -587,6 +587,8 @@ class AgentRunRecorder(RunRecorder[RunState]):
             "stages": stages,
             "blob": result.blob,
         }
+        if result.output.warnings:
+            payload["warnings"] = list(result.output.warnings)
         kept: dict[str, Any] = {"id": result.call_id, "message": message_to_json(message)}
         output, final = result.output, None
         if output.ends_run and result.status == "success":

@@ -528,8 +528,8 @@ class CallReview:
 
 
 def _with_text(result: CallResult, text: str) -> CallResult:
-    """Return a result with another text, and without structured data; images stay."""
-    output = replace(result.output, text=text, structured=None)
+    """Return a result with another text in place of text, warnings and structured data; images stay."""
+    output = replace(result.output, text=text, structured=None, warnings=())
     return replace(result, output=output, message=output.message(result.call_id), blob="")
 
 

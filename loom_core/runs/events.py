@@ -25,7 +25,7 @@ EventType = Literal[
     "tool_progress",  # call_id, done, total, message
     "approval_required",  # pending: the fields of `Pending`
     "approval_decided",  # call_id, action, by, reason, scope
-    "tool_result",  # call_id, tool, status (`CallStatus`), text, seconds, stages, blob
+    "tool_result",  # call_id, tool, status (`CallStatus`), text, seconds, stages, blob; warnings, if any
     "loop_detected",  # call_id, tool, times, action: remind|refuse|stop
     "compression_warning",  # used, window, ratio
     "compression_applied",  # before, after, ratio: tokens; dropped, kept: messages

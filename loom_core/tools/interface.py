@@ -111,6 +111,8 @@ class ToolOutput:
         ends_run: the run that made the call ends with this output, if it is no error: the text is its
             answer, without another model request.
         failure: why the call failed, if a retry or an authorization may help; else None.
+        warnings: what the caller should know of a call that worked, such as that a part of the sources did
+            not answer. The model reads them after the text.
     """
 
     text: str
@@ -120,10 +122,12 @@ class ToolOutput:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ends_run: bool = False
     failure: ToolFailure | None = None
+    warnings: tuple[str, ...] = ()
 
     def message(self, call_id: str) -> ToolMessage:
         """Return the output as the result of a model's tool call."""
-        texts = (TextPart(self.text),) if self.text or not self.parts else ()
+        text = "\n\n".join(filter(None, [self.text, *(f"Warning: {each}" for each in self.warnings)]))
+        texts = (TextPart(text),) if text or not self.parts else ()
         return ToolMessage(call_id, (*texts, *self.parts), failed=self.is_error)
 
 

@@ -141,13 +141,15 @@ class DocumentSearchTool(Tool):
             )
         elif shown.is_cut:
             lines.append("[truncated: the passage is cut short]")
-        lines += [f"(Note: {note})" for note in answer.notes]
         passages = [
             {"id": item.id, "source": item.source, "text": item.content, "relevance": item.relevance}
             for item in shown.items
         ]
         return ToolOutput(
-            "\n\n".join(lines), structured={"passages": passages}, metadata={"reports": answer.reports}
+            "\n\n".join(lines),
+            structured={"passages": passages},
+            metadata={"reports": answer.reports},
+            warnings=tuple(answer.notes),
         )
 
     def _builder(self) -> UnifiedSearchToolBuilder:

@@ -115,7 +115,7 @@ class MCPTool(ServerTool):
 
     Texts of its definition are sanitized, and truncated at 2 KB. Its annotations count for a trusted server
     only (see `effective_annotations`). Structured data of a result that violates the tool's own schema is
-    left out; its text stays.
+    left out, with a warning; its text stays.
 
     Attributes:
         digest: hash of its definition.
@@ -252,7 +252,8 @@ class MCPTool(ServerTool):
         output = call_output(result, server=self.server, seconds=perf_counter() - begun)
         if problem := self._result_problem(result):
             _log.warning("the data that %s answers with is left out: %s", self.name, problem)
-            output = replace(output, structured=None, metadata={**output.metadata, "left_out": problem})
+            warning = f"Its structured data is left out: {problem}"
+            output = replace(output, structured=None, warnings=(warning,))
         if self.annotations.read_only:
             self._home.cache.put(key, checked, output, ttl_ms=_ttl_ms(result))
         return output

@@ -136,6 +136,7 @@ const Events = (() => {
     tool_retry: (it) => [part("problem", pre(it.problem)), part("attempt", pre(`${it.attempt} / ${it.attempts}`))],
     tool_result: (it) => [
       part("result", pre(it.text || say("nothing"))),
+      ...(it.warnings ? [part("warnings", pre(it.warnings.join("\n")))] : []),
       ...(it.blob ? [part("blob", pre(it.blob))] : []),
       part("stages", facts(Object.entries(it.stages ?? {}).map(([stage, seconds]) => [stage, duration(seconds)]))),
     ],

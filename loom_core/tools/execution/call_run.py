@@ -370,7 +370,7 @@ class CallRun:
             call_id=planned.call.id,
             tool=planned.tool_name,
             status=status,
-            output=output,
+            output=replace(output, warnings=formed.output.warnings),
             message=formed.output.message(planned.call.id),
             stages=self._stages,
             blob=formed.blob,
@@ -420,6 +420,8 @@ def _check_output(output: object) -> ToolOutput:
         raise TypeError("a tool returned an output whose text is not a string")
     if not isinstance(cast("object", output.metadata), Mapping):
         raise TypeError("a tool returned an output whose metadata is not a mapping")
+    if not all(isinstance(each, str) for each in cast("tuple[object, ...]", output.warnings)):
+        raise TypeError("a tool returned an output with warnings that are not strings")
     if not all(isinstance(part, ImagePart) for part in cast("tuple[object, ...]", output.parts)):
         raise TypeError("a tool returned an output with parts that are not images")
     return output
@@ -521,6 +523,9 @@ async def format_output(output: ToolOutput, *, most_tokens: int, keep: Keep) -> 
     text = await _plain(output.text, hidden)
     if output.structured is not None:
         output = replace(output, structured=cast("JsonValue", hidden.value(output.structured)))
+    if output.warnings:
+        warnings = tuple(hidden.text(strip_control(each)) for each in output.warnings)
+        output = replace(output, warnings=warnings)
     if not text.strip() and not output.parts:
         return FormattedOutput(replace(output, text=NO_OUTPUT))
     if len(text) <= most_tokens or (len(text) <= most_tokens * _TOKEN and _tokens(text) <= most_tokens):

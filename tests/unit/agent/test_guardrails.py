@@ -25,8 +25,9 @@ from loom_core.agent.recorder import RunState
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.messages import AssistantMessage
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.testing import MockLLM, call
+from loom_core.testing import AgentTester, MockLLM, call
 from loom_core.tools import tool
+from loom_core.tools.interface import ToolOutput
 
 _MAIL, _PHONE = "li@example.com", "13812345678"
 
@@ -72,6 +73,27 @@ async def test_personal_data_reach_neither_the_model_nor_the_user_nor_the_memory
         assert _MAIL not in text
         assert _PHONE not in text
     assert await _events(agent, result.run_id, "text_delta") == [{"text": "她的邮箱是[email]"}]
+
+
+async def test_a_warning_of_a_tool_is_an_event_and_is_reviewed_as_its_result_is() -> None:
+    @tool(read_only=True, open_world=False)
+    def offices(who: str) -> ToolOutput:
+        """Look up the office."""
+        return ToolOutput("3", warnings=(f"{who} is on leave.",))
+
+    for who in ("She", "a@example.com"):
+        tester = AgentTester(
+            Agent(MockLLM([call("offices", who=who), "好"]), tools=[offices], hooks=[PiiRedaction()])
+        )
+        await tester.run("x")
+        (event,) = tester.of_type("tool_result")
+        assert event.payload["status"] == "success"
+        if who == "She":
+            assert event.payload["text"] == "3\n\nWarning: She is on leave."
+            assert event.payload["warnings"] == ["She is on leave."]
+        else:
+            assert "a@example.com" not in str(event.payload)
+            assert event.payload["text"].startswith("3\n\nWarning: ")
 
 
 async def test_kinds_and_places_can_be_chosen_and_text_is_streamed_if_answers_are_not_reviewed() -> None:

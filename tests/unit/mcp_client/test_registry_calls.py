@@ -138,8 +138,8 @@ async def test_data_that_break_the_tools_own_schema_are_left_out(tmp_path: Path,
 
     assert [output.structured for output in outputs] == [{"x": "题"}, None, None]
     assert not any(output.is_error for output in outputs)
-    assert outputs[1].metadata["left_out"] == "'题' is not of type 'integer'"
-    assert "refers to itself too often" in outputs[2].metadata["left_out"]
+    assert outputs[1].warnings == ("Its structured data is left out: '题' is not of type 'integer'",)
+    assert "refers to itself too often" in outputs[2].warnings[0]
 
 
 async def test_a_pattern_for_its_own_answer_cannot_stop_us(tmp_path: Path, opened: Opened) -> None:

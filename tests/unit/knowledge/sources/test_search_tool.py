@@ -108,8 +108,10 @@ async def test_wrong_arguments_are_told_so_that_a_model_can_put_them_right(shelf
 async def test_partial_answers_are_named_as_such(shelf):
     federation = Federation([shelf, Stuck()], deadlines={"stuck": 0.05})
     output = await DocumentSearchTool(federation).call({"query": "rope"})
-    assert "(Note: 1 of 2 sources answered.)" in output.text
-    assert "(Note: stuck: It did not answer within 0.05 s." in output.text
+    partial, problem = output.warnings
+    assert partial == "1 of 2 sources answered."
+    assert problem.startswith("stuck: It did not answer within 0.05 s.")
+    assert f"Warning: {partial}" in output.message("call").text
 
 
 async def test_a_call_keeps_the_time_that_it_is_given():

@@ -71,6 +71,15 @@ async def test_what_acts_or_hides_is_not_shown(text: str, plain: str) -> None:
     assert result.output.text == plain
 
 
+async def test_warnings_follow_the_text_however_long_it_is() -> None:
+    output = ToolOutput("长" * 1000, warnings=("两家没有回答\x07", "old data"))
+
+    result = await format_output(output, most_tokens=30, keep=_Kept())
+
+    assert result.output.warnings == ("两家没有回答", "old data")
+    assert result.output.message("1").text.endswith("长\n\nWarning: 两家没有回答\n\nWarning: old data")
+
+
 async def test_an_image_alone_is_output_enough() -> None:
     output = ToolOutput("", parts=(ImagePart(b"png"),))
 
