@@ -27,11 +27,15 @@ _T = TypeVar("_T")
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """Serialize a message as JSON; empty fields are left out.
+    """Serialize a message as JSON, with its metadata; empty fields are left out.
 
     Texts may have lone surrogates, as models write them: write the JSON in ASCII, or with an encoder that
     accepts them.
     """
+    return {**_fields(message), **_drop_empty(metadata=message.metadata)}
+
+
+def _fields(message: Message) -> dict[str, Any]:
     match message:
         case SystemMessage():
             return {"role": "system", "text": message.text}
@@ -67,17 +71,22 @@ def message_from_json(data: object) -> Message:
 
 
 def _message(fields: Mapping[str, Any]) -> Message:
+    metadata = _mapping(fields.get("metadata", {}))
     match fields["role"]:
         case "system":
-            return SystemMessage(_text(fields["text"]))
+            return SystemMessage(_text(fields["text"]), metadata=metadata)
         case "user":
-            return UserMessage(_parts(fields, _user_part))
+            return UserMessage(_parts(fields, _user_part), metadata=metadata)
         case "assistant":
             provider, model = _text(fields.get("provider", "")), _text(fields.get("model", ""))
-            return AssistantMessage(_parts(fields, _assistant_part), provider=provider, model=model)
+            return AssistantMessage(
+                _parts(fields, _assistant_part), provider=provider, model=model, metadata=metadata
+            )
         case "tool":
             failed = fields.get("failed", False) is True
-            return ToolMessage(_text(fields["call_id"]), _parts(fields, _user_part), failed=failed)
+            return ToolMessage(
+                _text(fields["call_id"]), _parts(fields, _user_part), failed=failed, metadata=metadata
+            )
         case role:
             raise ValueError(f"its role is {role!r}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
@@ -35,7 +36,8 @@ def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
     Mappings have the fields of the chat-completions format: `role` (`system`, `developer`, `user`,
     `assistant`, `tool`), `content` (a text, or a list of `{"type": "text", "text": …}` and
     `{"type": "image_url", "image_url": {"url": …}}`), for an assistant also `reasoning_content` and
-    `tool_calls` (`{"id", "function": {"name", "arguments"}}`), for a tool `tool_call_id`.
+    `tool_calls` (`{"id", "function": {"name", "arguments"}}`), for a tool `tool_call_id`. `metadata`, an
+    object, stays with the message.
 
     Raises:
         InvalidInputError: a message is invalid; the error says which one, and why.
@@ -51,24 +53,31 @@ def _message(number: int, message: MessageLike) -> Message:
     if isinstance(message, _MESSAGES):
         return message
     try:
-        message = _object(message, "it")
-        match message.get("role"):
-            case "system" | "developer":
-                return SystemMessage("".join(part.text for part in _texts(message.get("content"))))
-            case "user":
-                return UserMessage(_parts(message.get("content")))
-            case "assistant":
-                return AssistantMessage(_assistant_parts(message))
-            case "tool":
-                return ToolMessage(
-                    _string(message["tool_call_id"], "its tool_call_id"), _parts(message.get("content"))
-                )
-            case role:
-                raise ValueError(f"its role is {role!r}")
+        fields = _object(message, "it")
+        read = _read(fields)
+        if metadata := fields.get("metadata"):
+            return replace(read, metadata=_object(metadata, "its metadata"))
+        return read
     except KeyError as error:
         raise _invalid(number, f"{error} is missing") from None
     except (TypeError, ValueError) as error:
         raise _invalid(number, str(error)) from None
+
+
+def _read(message: Mapping[str, Any]) -> Message:
+    match message.get("role"):
+        case "system" | "developer":
+            return SystemMessage("".join(part.text for part in _texts(message.get("content"))))
+        case "user":
+            return UserMessage(_parts(message.get("content")))
+        case "assistant":
+            return AssistantMessage(_assistant_parts(message))
+        case "tool":
+            return ToolMessage(
+                _string(message["tool_call_id"], "its tool_call_id"), _parts(message.get("content"))
+            )
+        case role:
+            raise ValueError(f"its role is {role!r}")
 
 
 def _invalid(number: int, why: str) -> InvalidInputError:

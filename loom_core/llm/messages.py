@@ -1,4 +1,8 @@
-"""Messages of a conversation with a language model, and their parts."""
+"""Messages of a conversation with a language model, and their parts.
+
+All messages have `metadata`, JSON for the program's own use: it stays with the message in memories, journals
+and files, and no model or vendor gets it. Messages that differ only in it are equal.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +94,7 @@ class SystemMessage:
 
     text: str
     role: Literal["system"] = "system"
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class UserMessage:
 
     parts: tuple[UserPart, ...]
     role: Literal["user"] = "user"
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @property
     def text(self) -> str:
@@ -120,6 +126,7 @@ class AssistantMessage:
     provider: str = ""
     model: str = ""
     role: Literal["assistant"] = "assistant"
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @property
     def text(self) -> str:
@@ -151,6 +158,7 @@ class ToolMessage:
     parts: tuple[UserPart, ...]
     failed: bool = False
     role: Literal["tool"] = "tool"
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @property
     def text(self) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,16 @@ from loom_core.agent.compaction.compaction import CompactionResult
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.hooks import Hooks, Veto
 from loom_core.llm.interface import ChatRequest, LLMResponse
-from loom_core.llm.messages import Message, ToolCallPart, ToolMessage, UserMessage
+from loom_core.llm.messages import (
+    AssistantMessage,
+    Message,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    UserMessage,
+)
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.memory import SQLiteMemory
 from loom_core.runs.run import Run
 from loom_core.tools.calls import CallResult, PlannedCall
 from loom_core.tools.function_tool import tool
@@ -48,6 +57,24 @@ def _raises(error: Exception) -> Callable[..., object]:
 
 def _result(request: ChatRequest) -> str:
     return next(message.text for message in request.messages if isinstance(message, ToolMessage))
+
+
+async def test_metadata_of_messages_are_there_for_hooks_and_in_the_memory(tmp_path: Path) -> None:
+    seen: list[Mapping[str, Any]] = []
+
+    class Reads(Hooks):
+        async def before_model(self, run: Run, request: ChatRequest) -> ChatRequest:
+            seen.extend(message.metadata for message in request.messages)
+            return request
+
+    memory = SQLiteMemory(tmp_path / "memory.db")
+    await memory.add("s", UserMessage((TextPart("你好"),), metadata={"ticket": 7}))
+    await memory.add("s", AssistantMessage((TextPart("你好！"),)))
+    agent = Agent(MockProvider(["好"]), memory=memory, hooks=[Reads()])
+    await agent.run("x", session_id="s")
+    assert [dict(each) for each in seen] == [{}, {"ticket": 7}, {}, {}]
+    assert (await memory.messages("s"))[0].metadata == {"ticket": 7}
+    await memory.aclose()
 
 
 class Watching(Hooks):

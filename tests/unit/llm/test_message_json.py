@@ -38,21 +38,24 @@ REASONING = st.builds(ReasoningPart, TEXTS, came_in=TEXTS, opaque=OBJECTS)
 CALLS = st.builds(ToolCallPart, TEXTS, TEXTS, OBJECTS, unreadable=TEXTS, opaque=OBJECTS)
 USER_PARTS = st.lists(TEXT_PARTS | IMAGES, max_size=3).map(tuple)
 MESSAGES = st.one_of(
-    st.builds(SystemMessage, TEXTS),
-    st.builds(UserMessage, USER_PARTS),
+    st.builds(SystemMessage, TEXTS, metadata=OBJECTS),
+    st.builds(UserMessage, USER_PARTS, metadata=OBJECTS),
     st.builds(
         AssistantMessage,
         st.lists(TEXT_PARTS | REASONING | CALLS, max_size=3).map(tuple),
         provider=TEXTS,
         model=TEXTS,
+        metadata=OBJECTS,
     ),
-    st.builds(ToolMessage, TEXTS, USER_PARTS, failed=st.booleans()),
+    st.builds(ToolMessage, TEXTS, USER_PARTS, failed=st.booleans(), metadata=OBJECTS),
 )
 
 
 @given(MESSAGES)
 def test_a_message_that_is_written_and_read_is_the_same(message: Message):
-    assert message_from_json(json.loads(json.dumps(message_to_json(message)))) == message
+    read = message_from_json(json.loads(json.dumps(message_to_json(message))))
+    assert read == message
+    assert read.metadata == message.metadata
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
+from loom_core.llm.anthropic_messages.body import messages_body
 from loom_core.llm.chat_completions.body import chat_body
 from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.json_body import encode_body
+from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, OPENAI, QWEN, VLLM, ZHIPU, ProviderSpec
 
@@ -46,6 +48,24 @@ def test_a_plain_request_has_nothing_that_was_not_asked_for() -> None:
     assert _body(replace(_PLAIN, max_tokens_required=True), max_tokens=None)["max_tokens"] == 4096
     assert _body(OPENAI, max_tokens=7)["max_completion_tokens"] == 7
     assert _body(stop=("。", "end"))["stop"] == ["。", "end"]
+
+
+_MARKED: list[dict[str, Any]] = [
+    {"role": "system", "content": "简短"},
+    {"role": "user", "content": "你好"},
+    {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "好"},
+]
+
+
+@pytest.mark.parametrize("encode", [chat_body, messages_body])
+def test_no_vendor_gets_the_metadata_of_messages(encode: Any) -> None:
+    def body(**more: object) -> bytes:
+        messages = as_messages([{**message, **more} for message in _MARKED])
+        assert [dict(message.metadata) for message in messages] == [more.get("metadata", {})] * 4
+        return encode_body(encode(ChatRequest(messages=messages), _PLAIN, model="m")[0])
+
+    assert body(metadata={"ticket": "内部-7"}) == body()
 
 
 def test_a_stream_asks_for_its_usage_where_the_vendor_takes_that() -> None:
