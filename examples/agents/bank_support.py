@@ -56,8 +56,7 @@ async def main(questions: list[str]) -> None:
     async with Agent(model, tools=[balance], system_prompt=instructions, deps=bank) as agent:
         for question in questions:
             result = await agent.run(question, output_schema=Advice, caller=customer, session_id=session)
-            advice, session = result.or_raise().structured, result.session_id
-            assert advice is not None
+            advice, session = result.data, result.session_id
             if advice.blocks_card:
                 bank.blocked.add(customer)
             print(f"> {question}\n{advice.text} (risk {advice.risk})")

@@ -45,8 +45,7 @@ async def main(task: str) -> None:
             draft = (await writer.run(wish, session_id=session)).or_raise()
             session = draft.session_id
             goal = f"Task: {task}\nSlogan: {draft.output}"
-            judgement = (await judge.run(goal, output_schema=Judgement)).or_raise().structured
-            assert judgement is not None
+            judgement = (await judge.run(goal, output_schema=Judgement)).data
             print(f"{number}. {draft.output} → {judgement.verdict} {judgement.advice}".rstrip())
             if judgement.verdict == "pass":
                 return

@@ -54,8 +54,7 @@ async def main(goal: str) -> None:
         while True:
             so_far = "\n".join(done) or "none"
             request = f"Goal: {goal}\nResults so far:\n{so_far}"
-            plan = (await planner.run(request, output_schema=Plan)).or_raise().structured
-            assert plan is not None
+            plan = (await planner.run(request, output_schema=Plan)).data
             if plan.answer or not plan.steps or len(done) == MOST_STEPS:
                 break
             print(f"plan: {'; '.join(plan.steps)}")

@@ -31,8 +31,8 @@ class Verdict(BaseModel):
 def flow(outliner: Agent, critic: Agent, writer: Agent) -> Workflow:
     """Return the steps, and what each of them waits for."""
 
-    async def check(outline: str) -> Verdict | None:
-        return (await critic.run(outline, output_schema=Verdict)).or_raise().structured
+    async def check(outline: str) -> Verdict:
+        return (await critic.run(outline, output_schema=Verdict)).data
 
     def passes(results: Results) -> bool:
         verdict = results["check"]

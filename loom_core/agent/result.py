@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from pydantic import ValidationError
 
-from loom_core.errors import LoomError
+from loom_core.errors import InvalidInputError, LoomError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -94,6 +94,22 @@ class RunResult(Generic[_Structured]):
             pending=run.pending,
             spent=run.spent,
         )
+
+    @property
+    def data(self) -> _Structured:
+        """The final answer as data, of the type of the given schema; `structured` for completed runs.
+
+        Raises:
+            RunError: the run is not completed.
+            InvalidInputError: the run has no schema, so its answer is a text: `output`.
+        """
+        structured = self.or_raise().structured
+        if structured is None:
+            raise InvalidInputError(
+                "The run has no answer as data, as it was started without a schema.",
+                advice="Give `output_schema`, or read `output`.",
+            )
+        return structured
 
     def or_raise(self) -> Self:
         """Return the result itself, if the run is completed.

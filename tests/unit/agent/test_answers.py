@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.result import RunError
-from loom_core.errors import LLMError
+from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
@@ -35,7 +35,15 @@ class City(BaseModel):
 async def test_an_answer_can_be_a_value_of_a_model() -> None:
     async with Agent(MockProvider(['{"name": "Bonn", "people": 331000}'])) as agent:
         result = await agent.run("Bonn", output_schema=City)
-    assert result.structured == City(name="Bonn", people=331000)
+    assert result.structured == result.data == City(name="Bonn", people=331000)
+
+
+async def test_the_data_of_an_answer_that_has_none_is_an_error() -> None:
+    async with Agent(MockProvider(["Bonn", "no", "no"])) as agent:
+        with pytest.raises(InvalidInputError, match="started without a schema"):
+            _ = (await agent.run("Bonn")).data
+        with pytest.raises(RunError):
+            _ = (await agent.run("Bonn", output_schema=City)).data
 
 
 async def test_an_answer_that_does_not_fit_the_schema_is_mended_once() -> None:
