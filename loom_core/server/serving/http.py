@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from loom_core.server.serving.http_settings import HttpSettings
 if TYPE_CHECKING:
     from types import FrameType
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from loom_core.server.protocol.factory import LoomServer
 
@@ -42,6 +43,7 @@ async def serve_http(
         on_stop: called once when no more requests are admitted.
 
     Raises:
+        KeyboardInterrupt: a further SIGINT came, so running calls were cancelled at once.
         ConfigError: the host is not a loopback address and there is no authentication, or the port
             cannot be bound.
         Exception: whatever the server's lifespan raises.
@@ -63,6 +65,7 @@ async def serve_http(
             """
 
             refuse_at: float | None = None
+            interrupted: bool = False
 
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 await super().startup(sockets)
@@ -71,6 +74,7 @@ async def serve_http(
 
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
                 self.force_exit = self.should_exit  # a further signal does not wait any more
+                self.interrupted = self.force_exit and sig == signal.SIGINT
                 self.should_exit = self.refuse_at is not None or settings.drain_seconds <= 0
                 state.serving = False
                 if self.refuse_at is None:
@@ -85,22 +89,16 @@ async def serve_http(
                 on_stop()
                 server.end_subscriptions()
                 await super().shutdown(sockets)
+                if self.force_exit:  # uvicorn would leave both to the end of the loop
+                    for task in self.server_state.tasks:
+                        task.cancel()
+                    await self.lifespan.shutdown()
 
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}{settings.path}"
-        app = http_app(server, settings, state=state)
         failures: list[Exception] = []
-
-        async def record_failure(scope: Scope, receive: Receive, send: Send) -> None:
-            try:
-                await app(scope, receive, send)
-            except Exception as error:
-                if scope["type"] == "lifespan":
-                    failures.append(error)
-                raise
-
         config = uvicorn.Config(
-            record_failure,
+            _record_failures(http_app(server, settings, state=state), failures),
             # h11: httptools, if installed, would not strip the spaces around a header's value.
             http=build_protocol(settings.head_seconds, lambda: server.metrics.add(HTTP_REFUSED, "head_time")),
             ws="none",
@@ -112,9 +110,26 @@ async def serve_http(
             timeout_graceful_shutdown=settings.grace_seconds,
         )
         with suppress(SystemExit):  # uvicorn raises it if the lifespan cannot be opened
-            await HttpServer(config).serve([listener])
+            running = HttpServer(config)
+            await running.serve([listener])
+            if running.interrupted:
+                raise KeyboardInterrupt
         if failures:
             raise failures[0]
+
+
+def _record_failures(app: ASGIApp, failures: list[Exception]) -> ASGIApp:
+    """Return the application; errors of its lifespan, which uvicorn only logs, are added to the list."""
+
+    async def record(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] == "lifespan":
+                failures.append(error)
+            raise
+
+    return record
 
 
 def _listen(settings: HttpSettings) -> socket.socket:

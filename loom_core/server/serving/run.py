@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 # The SDK logs the begin and end of each session, with its id, which is secret.
 _SESSION_LOGS = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager")
+
+_INTERRUPTED = 130  # exit code
 
 
 def serve(
@@ -70,6 +73,7 @@ def serve(
             force with exit code 1. Acknowledged changes are on disk.
 
     Raises:
+        SystemExit: with code 130: it was interrupted before it served, or twice.
         ConfigError: standard input or output is closed, the address cannot be listened on, the file of
             metrics cannot be written, or a key in `LOOM_STATE_KEYS` is too short.
     """
@@ -101,9 +105,20 @@ def serve(
             nullcontext() if metrics_file is None else maintain_metrics(metrics_file, server),
         ):
             anyio.run(serving)
-    except KeyboardInterrupt:  # before there is a loop, and on Windows, where a loop cannot receive signals
+    except KeyboardInterrupt:
+        _end_quietly()
         _log.info("interrupted")
+        if sys.platform != "win32":  # there, a loop cannot receive signals: it is the usual way to stop
+            raise SystemExit(_INTERRUPTED) from None
+    _end_quietly()
     gc.freeze()  # the process ends: no garbage collection of what is left of a thousand sessions
+
+
+def _end_quietly() -> None:
+    """Let a further SIGINT end the process by the system's default: Python would show a traceback."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _build_server(build: Callable[[], LoomServer]) -> LoomServer:

@@ -221,8 +221,27 @@ def test_a_signal_ends_the_process_within_five_seconds_though_streams_are_open(
     assert log.read_text().split() == ["opened", url, "closed"]
 
 
-async def _seconds_to_end(process, url, mode, number):
-    """Signals a server that holds a stream of change notifications open and is running a call."""
+def test_a_second_interrupt_ends_it_at_once_and_quietly(sample_command, tmp_path):
+    log = tmp_path / "log"
+    environment = {**os.environ, "SAMPLE_LOG": str(log)}
+    with subprocess.Popen([*sample_command, "http", "0"], stderr=subprocess.PIPE, env=environment) as process:
+        lines = map(bytes.decode, process.stderr)
+        try:
+            url = next(line for line in lines if "listening on" in line).split()[-1]
+            anyio.run(_seconds_to_end, process, url, "legacy", signal.SIGINT, lines)
+            said = [line for line in lines if "Traceback" in line or "Error" in line]
+        finally:
+            process.kill()
+
+    assert (process.returncode, said) == (130, [])
+    assert log.read_text().split() == ["opened", url, "closed"]
+
+
+async def _seconds_to_end(process, url, mode, number, lines=()):
+    """Signals a server that holds a stream of change notifications open and is running a call.
+
+    With the lines of its log, it gets the signal again as soon as it says that it waits for the call.
+    """
     elapsed = None
     with anyio.fail_after(20), contextlib.suppress(ExceptionGroup, MCPError):
         async with Client(url, mode=mode) as client, anyio.create_task_group() as tasks:
@@ -232,6 +251,8 @@ async def _seconds_to_end(process, url, mode, number):
             await client.list_tools()
             process.send_signal(number)
             started = time.monotonic()
+            if any("Waiting for" in line for line in lines):
+                process.send_signal(number)
             await anyio.to_thread.run_sync(process.wait, 10)
             elapsed = time.monotonic() - started
             tasks.cancel_scope.cancel()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import signal
 import socket
 import subprocess
 import sys
@@ -23,7 +24,9 @@ pytestmark = pytest.mark.slow
 def collected():
     """Undoes what is meant for the whole life of a process."""
     switching, allocations = sys.getswitchinterval(), gc.get_threshold()
+    interrupt = signal.getsignal(signal.SIGINT)
     yield
+    signal.signal(signal.SIGINT, interrupt)
     sys.setswitchinterval(switching)
     gc.set_threshold(*allocations)
     gc.unfreeze()
@@ -36,7 +39,8 @@ def test_an_interrupt_while_the_server_is_built_is_an_end_without_a_traceback():
         assert not gc.isenabled()
         raise KeyboardInterrupt
 
-    serve(build, http=HttpSettings())
+    with pytest.raises(SystemExit, match="130"):
+        serve(build, http=HttpSettings())
 
     assert gc.isenabled()
 
@@ -48,7 +52,8 @@ def test_a_thread_that_computes_gives_way_to_questions_at_once_and_seldom_search
         found.append((sys.getswitchinterval(), gc.get_threshold()[0]))
         raise KeyboardInterrupt
 
-    serve(build, http=HttpSettings())
+    with pytest.raises(SystemExit, match="130"):
+        serve(build, http=HttpSettings())
 
     assert found == [(pytest.approx(0.0005), 5_000)]
 
