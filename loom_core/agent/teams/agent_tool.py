@@ -142,10 +142,14 @@ class AgentTool(Tool):
         """Run the agent to its end; resume the child run of this call if it exists."""
         child = ChildRun(self.agent, self._name, context or CallContext(), budget=self._budget)
         try:
-            result = await child.result(str(arguments["goal"]), output_schema=self._output_schema)
+            result = await child.result(str(arguments["goal"]), output_schema=self.answer_schema(arguments))
         except LoomError as error:
             return ToolOutput(str(error), is_error=True)
         return _output(result, self._name)
+
+    def answer_schema(self, arguments: Mapping[str, Any]) -> type[BaseModel] | Mapping[str, Any] | None:
+        """Return the schema of a call's answer: the tool's `output_schema`."""
+        return self._output_schema
 
     async def abandon(self, *, context: CallContext) -> None:
         """Abort the child run of a call, if it is active; see `Tool.abandon`."""

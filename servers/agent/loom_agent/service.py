@@ -131,10 +131,10 @@ class AgentService:
         if not caller.may_use(name):
             raise _no_profile(name, [each for each in file.profiles if caller.may_use(each)])
         made = await self.agents().get(file, name, seconds=server_seconds)
-        if output_schema is not None and made.profile.composition:
+        if output_schema is not None and not file.answers_with_data(name):
             raise InvalidInputError(
-                f"The profile {name!r} is a composition, whose answer is what its members write.",
-                advice="Leave `output_schema` out, or use a profile with a model.",
+                f"The answer of the profile {name!r} is the texts of several members, which fit no schema.",
+                advice="Leave `output_schema` out, or add a last step that makes one answer of them.",
             )
         if context is None and latest is not None and latest.request.profile == name:
             context = latest.request.metadata.get(CONTEXT)

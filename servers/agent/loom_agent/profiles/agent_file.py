@@ -91,6 +91,18 @@ class AgentFile:
             )
         return found
 
+    def answers_with_data(self, name: str) -> bool:
+        """Whether a profile can answer by a schema: a composition cannot if its output is that of several.
+
+        Raises:
+            NotFoundError: there is no such profile.
+        """
+        profile = self.profile(name)
+        last = profile.last_members if profile.composition else ()
+        if len(last) > 1 and profile.router is None:
+            return False
+        return all(map(self.answers_with_data, last))
+
     def list_team(self, name: str) -> list[str]:
         """List the names of a profile, and of all profiles that it uses itself or through others.
 

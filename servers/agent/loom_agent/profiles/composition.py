@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from loom_core.agent.calling_run import CallingRun, calling_run
 from loom_core.agent.teams.agent_tool import AgentTool
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompositionModel", "StepTool", "step_tools"]
 
+_IS_ANSWER = "is_answer"
 _ENDS = frozenset({"error", "aborted"})
 
 
@@ -32,6 +33,17 @@ class StepTool(AgentTool):
     def is_concurrency_safe(self) -> bool:
         """True."""
         return True
+
+    @property
+    def args_schema(self) -> Mapping[str, Any]:
+        """The schema of the arguments: a goal, and whether the output is the answer of the run."""
+        schema = super().args_schema
+        return {**schema, "properties": {**schema["properties"], _IS_ANSWER: {"type": "boolean"}}}
+
+    def answer_schema(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the schema of the composition's run, if the step's output is the run's answer."""
+        calling = calling_run() if arguments.get(_IS_ANSWER) else None
+        return None if calling is None else calling.run.request.output_schema
 
 
 def step_tools(members: Sequence[Agent]) -> list[StepTool]:
@@ -108,8 +120,8 @@ class CompositionModel(LLMProvider):
         for number, step in enumerate(steps):
             if (output := await progress.output_of(number, step)) is not None:
                 done[number] = output
+        waited = {each for step in steps for each in step.after}
         if len(done) == len(steps):
-            waited = {each for step in steps for each in step.after}
             parts = [TextPart(_join(steps, done, [n for n in done if n not in waited]))]
             return self._response(parts, usage)
         there = {spec.name for spec in request.tools}
@@ -126,7 +138,10 @@ class CompositionModel(LLMProvider):
                 )
             given = _join(steps, done, step.after) if step.after else progress.goal
             goal = "\n\n".join([given, *progress.replies])
-            calls.append(ToolCallPart(progress.next_id(number), wire_name, {"goal": goal}))
+            arguments: dict[str, Any] = {"goal": goal}
+            if calling.run.request.output_schema is not None and number not in waited:
+                arguments[_IS_ANSWER] = True
+            calls.append(ToolCallPart(progress.next_id(number), wire_name, arguments))
         return self._response(calls, usage)
 
     async def aclose(self) -> None:

@@ -359,6 +359,16 @@ class ProfileConfig(_Section):
         return found | {("router", "routes", name): name for name in routes}
 
     @property
+    def last_members(self) -> Sequence[str]:
+        """Names of the members of a composition whose outputs are its own; one of them for a router."""
+        if self.chain:
+            return self.chain[-1:]
+        if self.router is not None:
+            return [*self.router.routes]
+        waited = {name for after in self.workflow.values() for name in after}
+        return [*self.parallel, *(name for name in self.workflow if name not in waited)]
+
+    @property
     def needs_model(self) -> bool:
         """Whether a model takes part: the agent's own, or one that chooses between the routes of a router."""
         if self.router is None:

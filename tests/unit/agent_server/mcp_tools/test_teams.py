@@ -121,15 +121,40 @@ async def test_a_failed_step_fails_the_run_and_is_called_again_when_it_is_resume
     assert [[tool for tool, _ in each] for each in called] == [["a"], ["weak"], ["weak"]]
 
 
-async def test_the_outer_budget_bounds_the_members(connect, call, teams, refused):
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"chain": ["a", "rate"]},
+        {"workflow": {"rate": ["a"], "a": []}},
+        {"router": {"routes": {"rate": {"when": "wait"}, "a": {}}, "default": "a"}},
+    ],
+)
+async def test_the_member_whose_output_is_the_answer_answers_by_the_schema(
+    connect, call, refused, teams, inner
+):
+    script = {"provider": "mock", "options": {"responses": ["很好", '{"stars": 5}']}}
+    teams(
+        main={"chain": ["inner"]},
+        inner=inner,
+        both={"parallel": ["a", "b"]},
+        outer={"chain": ["a", "both"]},
+        rate={"model": script, **A},
+    )
+    schema = {"type": "object", "properties": {"stars": {"type": "integer"}}, "required": ["stars"]}
+    async with connect() as client:
+        run = await call(client, "agent_run", goal="wait 0", output_schema=schema)
+        said = await refused(client, "agent_run", goal="x", profile="outer", output_schema=schema)
+    assert (run["status"], run["structured"]) == ("completed", {"stars": 5})
+    assert "the texts of several members, which fit no schema" in said
+    assert "Leave `output_schema` out" in said
+
+
+async def test_the_outer_budget_bounds_the_members(connect, call, teams):
     teams(main={"chain": ["a", "b"], "budget": {"tool_calls": 2}})
     async with connect() as client:
         run = await call(client, "agent_run", goal="wait 0")
-        schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-        said = await refused(client, "agent_run", goal="wait 0", output_schema=schema)
     assert run["status"] == "failed"
     assert "The step 'b' cannot be called." in run["problem"]
-    assert "Leave `output_schema` out" in said
 
 
 async def test_a_member_goes_on_where_it_was_after_a_restart(running, teams):
