@@ -40,7 +40,7 @@ Mode = Literal["auto", "legacy"]
 _Changed = Literal["tools", "resources", "prompts"]
 
 _SHOWN = 500  # bytes of a server's own error
-_DISCOVER_SECONDS = 2.5  # delay for a server of the old era that ignores unknown requests
+_DISCOVER_SECONDS = 5.0  # a cold start takes seconds; servers that ignore unknown requests are rare
 _LISTEN_SECONDS = 30.0  # for the server to confirm the subscription
 
 

@@ -45,7 +45,7 @@ class StdioTransport:
         *,
         on_end: Callable[[], None],
         server: str = "",
-        discover_seconds: float = 2.5,
+        discover_seconds: float = 5.0,
         answer_bytes: int = ANSWER_BYTES,
     ) -> None:
         """Prepare a transport.
