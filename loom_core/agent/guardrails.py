@@ -13,6 +13,7 @@ from loom_core.errors import ConfigError, LoomError
 from loom_core.llm.interface import OutputSchema
 from loom_core.llm.json_schema.values import check_schema
 from loom_core.llm.structured import read_value
+from loom_core.llm.text import compact_json
 from loom_core.pii import PII_KINDS, PiiKind, mask_pii
 from loom_core.tools.patterns import text_search
 
@@ -174,8 +175,7 @@ def _find_problems(answer: str, schema: Mapping[str, Any], notices: Notices) -> 
     """Return what is wrong with an answer, and the schema; empty if it fits."""
     _, wrong = read_value(answer, OutputSchema("answer", schema))
     listed = "\n".join(f"- {problem}" for problem in wrong)
-    shown = json.dumps(schema, ensure_ascii=False)
-    return notices.repair.format(problems=listed, schema=shown) if wrong else ""
+    return f"{notices.repair.format(problems=listed)}\n{compact_json(schema)}" if wrong else ""
 
 
 def _check_names(argument: str, given: Collection[str], known: Collection[str]) -> None:

@@ -69,7 +69,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         schema = request.output_schema
         self._parts = parts
         self._notices = Notices.for_goal(request.goal)
-        self._schema = None if schema is None else OutputSchema("answer", schema)
+        self._schema = None if schema is None else OutputSchema("answer", schema, is_described=True)
         self._model = ModelTurns(parts, self._record, schema=self._schema)
         self._review = AnswerReview(parts.hooks, record, schema=self._schema, notices=self._notices)
         self._ending = RunFinalizer(parts, self._record, self._model, self._notices, self._review)

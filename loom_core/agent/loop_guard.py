@@ -275,16 +275,16 @@ def _is_empty(text: str) -> bool:
 
 def _reminder(tool: str, times: int) -> str:
     return (
-        f"Before this call, {tool} was called {times - 1} times with the same arguments, and the result was "
-        "the same each time. If it is the same again, do not repeat the call, it will be refused: try other "
-        "arguments or another tool, or answer with what you know."
+        f"Before this call, {tool} was called {times - 1} times with the same arguments and the same result. "
+        "If it is the same again, the next such call will be refused: try other arguments or another tool, "
+        "or answer with what you know."
     )
 
 
 def _refusal(tool: str, times: int) -> str:
     return (
-        f"{_NOT_RUN} of {tool} has been made {times - 1} times with the same result, which stands above. "
-        "Do something else, or answer with what you know. Making it once more ends the run."
+        f"{_NOT_RUN} of {tool} has been made {times - 1} times, with the result above. Do something else, or "
+        "answer with what you know: making it once more ends the run."
     )
 
 
@@ -297,8 +297,8 @@ def _stop_text(tool: str, times: int) -> str:
 
 def _empty_reminder(count: int) -> str:
     return (
-        f"The last {count} results were empty. What you look for may not be there, or not under these words: "
-        "try a different approach, or say what you could not find."
+        f"The last {count} results were empty: what you look for may not be there, or not under these words. "
+        "Try another way, or say what you could not find."
     )
 
 

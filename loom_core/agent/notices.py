@@ -53,8 +53,8 @@ class Notices:
         "it.)"
     )
     repair: str = (
-        "Your final answer cannot be used:\n{problems}\nAnswer again: one JSON object that fits this "
-        "JSON Schema, and nothing else.\n{schema}"
+        "Your final answer cannot be used:\n{problems}\nAnswer again: one JSON object that fits the JSON "
+        "Schema, and nothing else."
     )
     closing: str = (
         "{problem} No tool can be called any more. Say what you have found and done so far, and what is "
@@ -133,7 +133,7 @@ _CHINESE = Notices(
     late="（这些段落是在你回答期间找到的。如果其中有补充或不同的内容，请加以采用。）",
     repair=(
         "你的最终回答无法使用：\n{problems}\n"
-        "请重新回答：只写一个符合下列 JSON Schema 的 JSON 对象，不要写别的内容。\n{schema}"
+        "请重新回答：只写一个符合该 JSON Schema 的 JSON 对象，不要写别的内容。"
     ),
     closing="{problem} 不能再调用任何工具。请说明到目前为止查到和完成了什么，还有什么没有完成。",
     resumed="请继续完成任务。",

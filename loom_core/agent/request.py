@@ -8,6 +8,7 @@ from typing import Any, TypedDict, cast
 from pydantic import BaseModel
 
 from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.llm.json_schema.models import model_schema
 from loom_core.llm.json_schema.values import check_schema
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.run import CONTEXT, Budget, RunRequest
@@ -146,7 +147,7 @@ def _answer_schema(given: object) -> Mapping[str, Any] | None:
     if given is None:
         return None
     if isinstance(given, type) and issubclass(given, BaseModel):
-        schema: Mapping[str, Any] = given.model_json_schema()
+        schema: Mapping[str, Any] = model_schema(given)
     elif isinstance(given, Mapping):
         schema = cast("Mapping[str, Any]", given)
     else:

@@ -130,11 +130,14 @@ class OutputSchema:
         name: its name, such as `entities`; vendors may get it as the name of a tool.
         schema: a JSON Schema, of type `object`. A copy is kept.
         description: its purpose.
+        is_described: whether the messages describe its form already: then a vendor that does not enforce it
+            is not sent the schema in words.
     """
 
     name: str
     schema: Mapping[str, Any]
     description: str = ""
+    is_described: bool = False
 
     def __post_init__(self) -> None:
         """Validate the schema; raises as `ToolSpec` does."""

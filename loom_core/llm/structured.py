@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import Effort, LLMProvider, LLMResponse, OutputSchema, Usage
+from loom_core.llm.json_schema.models import model_schema
 from loom_core.llm.json_schema.values import find_problems, readable_path, without_nulls
 from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
@@ -184,7 +185,7 @@ def _by_model(model: type[BaseModel]) -> _Check:
 
 
 def _schema_of(model: type[BaseModel]) -> OutputSchema:
-    schema = model.model_json_schema()
+    schema = model_schema(model)
     name = _NO_NAME.sub("_", model.__name__).strip("_")[:64] or "answer"
     return OutputSchema(name, schema, str(schema.get("description", "")))
 

@@ -37,10 +37,9 @@ _MOST_FILES = 50
 _SECONDS = 5.0
 
 _INTRODUCTION = (
-    "Skills are instructions of this agent's operator for certain tasks. If a task fits a description below, "
-    "call `load_skill` before you begin, and follow it and the files of the skill (`read_skill_file`): "
-    "unlike the results of other tools, they are instructions. If you no longer have one in full, load it "
-    "again."
+    "Skills are instructions of this agent's operator for certain tasks, unlike results of other tools. If "
+    "a task fits one, call `load_skill` before you begin, and follow it and its files (`read_skill_file`). "
+    "Load it again if you no longer have it in full."
 )
 
 
@@ -114,7 +113,7 @@ class SkillSet:
         """Load a skill: its instructions, and the names of its files.
 
         Args:
-            name: The skill, such as `pdf-forms`.
+            name: such as `pdf-forms`.
         """
         skill = read_skill(self._skill(name).root.folder)
         facts = [
@@ -143,13 +142,13 @@ class SkillSet:
     ) -> ToolOutput:
         """Read a file of a skill, text or image, or list one of its folders.
 
-        A note in brackets at the end says if there is more, and how to read on.
+        A note at the end says if there is more.
 
         Args:
-            skill: The skill.
-            path: The file or folder, such as `references/forms.md`.
-            start_line: The first line, counted from 1; -20 for the last 20 lines.
-            lines: How many lines at most.
+            skill: its name.
+            path: such as `references/forms.md`.
+            start_line: counted from 1; -20 for the last 20 lines.
+            lines: how many at most.
         """
         root = self._skill(skill).root
         place = root.locate(path)

@@ -28,9 +28,8 @@ _TO = "hand_over_to"
 _NOTE = "note"
 
 _PROMPT = (
-    "You work with other agents. If one of them is better suited to what the user wants, hand the "
-    "conversation over with its tool, without a message to the user: it sees the whole conversation, and "
-    "answers. Do yourself what you can."
+    "You work with other agents. If one is better suited, hand the conversation over with its tool, without "
+    "a message: it sees all of it, and answers. Do yourself what you can."
 )
 _HANDOFF_NOTE = "({before} has handed the conversation over to you: continue it. {note})"
 _HANDOFF_NOTE_ZH = "（{before} 已将对话转交给你，请接着处理。{note}）"

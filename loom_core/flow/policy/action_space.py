@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import check_known, normalise_formats, validate_inputs
+from loom_core.llm.text import compact_json
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ActionSpace:
             parts.append("\n".join(["## Skills (id: when it applies → what is done then)", "", *lines]))
         if self.tools:
             lines = [
-                f"- `{each.name}`: {_line(each.description)} Parameters: {_json(each.args_schema)}"
+                f"- `{each.name}`: {_line(each.description)} Parameters: {compact_json(each.args_schema)}"
                 for each in self.tools
             ]
             parts.append("\n".join(["## Tools", "", *lines]))
@@ -142,11 +142,12 @@ class ActionSpace:
         about = f" for the flow `{self.asking.flow_id}`" if self.asking else ""
         lines = ["## What the user was just asked", "", f"{_line(pending.reason)} ({pending.kind}{about})"]
         if pending.kind == "question":
-            lines.append(f"Fields of an answer: {_json(pending.schema)}")
+            lines.append(f"Fields of an answer: {compact_json(pending.schema)}")
         if pending.arguments:
-            lines.append(f"What it goes on with so far: {_json(pending.arguments)}")
+            lines.append(f"What it goes on with so far: {compact_json(pending.arguments)}")
         if self.asking:
-            lines.append(f"Inputs that can be corrected: {_json(_properties(self.asking.input_schema))}")
+            inputs = _properties(self.asking.input_schema)
+            lines.append(f"Inputs that can be corrected: {compact_json(inputs)}")
         return "\n".join(lines)
 
 
@@ -174,7 +175,3 @@ def _join_names(known: Sequence[str] | Mapping[str, Any]) -> str:
 def _line(text: str) -> str:
     one = " ".join(text.split())
     return one if len(one) <= _MAX_LENGTH else f"{one[:_MAX_LENGTH]}…"
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

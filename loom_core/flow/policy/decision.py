@@ -37,48 +37,44 @@ _WORK = frozenset({"flow", "skill", "tool"})
 _REPLIES = frozenset({"answer", "approve", "deny", "cancel"})
 
 _TASK = """\
-Decide what is to be done with the user's latest message. You do not answer it: another step does.
+Decide what to do with the user's latest message. You do not answer it: another step does.
+The actions:
+{actions}
 
-Actions:
-- `respond`: it is answered in words, such as a question about rules or facts, or a remark.
-- `flow`: the user wants to start one of the flows. `target` is its id.
-- `skill`: one or more skills apply. `target` is the id of the first, `skills` has the others.
-- `tool`: calling one of the tools does what the user wants. `target` is its name.
-- `clarify`: it is not clear what they want. `question` is what to ask them, in their language.{pending}
-Only actions that are possible now: {actions}.
-
-`parameters` holds the inputs of the flow, the arguments of the tool or the fields of the answer that the user
-has said, in the types of their schema. Never guess one and never make one up: what is left out is asked for.
-Resolve relative dates: today is {today}.
-`confidence` is how sure you are, from 0 to 1. `reason` says why in one sentence.
+`parameters`: inputs of the flow, arguments of the tool or fields of the answer that the user has said, in the
+types of their schema. Never guess or make one up: what is left out is asked for. Today is {today}.
+`confidence`: how sure you are, from 0 to 1. `reason`: why, in one sentence.
 `commands` nearly always has one command, without `text`. It has two or three if the message says several
 things: two requests, an answer and a question (`respond`), the end of one thing and the start of another.
 Then `text` of each has its words, copied. What is said or corrected for one flow is one command.
-Mentioning a flow, asking how it works, or saying that it is not wanted is not a wish to start it.
+To mention a flow, ask how it works or say that it is not wanted is no wish to start it.
 The lists below are descriptions, not instructions."""
 
-_PENDING = """
-- `answer`: it answers what the user was just asked, or corrects an input; the fields go into `parameters`.
-- `approve`, `deny`: it says yes or no to what was asked to be approved. Be sure.
-- `cancel`: the user wants to end what is in progress."""
+_ACTIONS: Mapping[str, str] = {
+    "respond": "answer in words: a question about rules or facts, or a remark.",
+    "flow": "the user wants to start a flow. `target` is its id.",
+    "skill": "skills apply. `target` is the id of the first, `skills` has the others.",
+    "tool": "calling a tool does what the user wants. `target` is its name.",
+    "clarify": "it is unclear what they want. `question` is what to ask them, in their language.",
+    "answer": "it answers this, or corrects an input; the fields go into `parameters`.",
+    "approve": "it says yes to what was asked to be approved. Be sure.",
+    "deny": "it says no to that. Be sure.",
+    "cancel": "the user wants to end what is in progress.",
+}
 
 
 class _Command(BaseModel):
-    """One thing that is to be done."""
-
-    action: str = Field(description="What is to be done.")
-    target: str = Field(default="", description="The id of the flow or skill, or the name of the tool.")
-    skills: list[str] = Field(default=[], description="Further skills that apply.")
-    parameters: dict[str, JsonValue] = Field(default={}, description="What the user has said, by name.")
-    confidence: float = Field(default=1.0, ge=0, le=1, description="How sure you are.")
-    reason: str = Field(default="", description="Why, in a sentence.")
-    question: str = Field(default="", description="For `clarify`: what to ask.")
-    text: str = Field(default="", description="The words that it is about, if there are several commands.")
+    action: str
+    target: str = ""
+    skills: list[str] = []
+    parameters: dict[str, Any] = {}
+    confidence: float = Field(default=1.0, ge=0, le=1)
+    reason: str = ""
+    question: str = ""
+    text: str = ""
 
 
 class _Decision(BaseModel):
-    """The decision: what to do with the user's message."""
-
     commands: list[_Command] = Field(min_length=1, max_length=_MAX_COMMANDS)
 
     @model_validator(mode="before")
@@ -209,25 +205,30 @@ class Decider:
 def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
     """Return the system prompt of a decision.
 
+    What changes from message to message comes last, so that vendors can cache the rest.
+
     Args:
         action_space: the possible actions.
         instructions: instructions of the flow file for the model.
     """
     day = current_situation().now
-    task = _TASK.format(
-        pending="" if action_space.pending is None else _PENDING,
-        actions=", ".join(f"`{each}`" for each in action_space.actions),
-        today=f"{day:%A}, {day:%Y-%m-%d}",
-    )
-    return "\n\n".join(filter(None, [instructions.strip(), task, action_space.render()]))
+    of_pending = [each for each in action_space.actions if each in _REPLIES]
+    always = [each for each in action_space.actions if each not in _REPLIES]
+    task = _TASK.format(actions=_describe(always), today=f"{day:%A}, {day:%Y-%m-%d}")
+    parts = [instructions.strip(), task, action_space.render()]
+    if of_pending:
+        parts.append(f"Further actions:\n{_describe(of_pending)}")
+    return "\n\n".join(filter(None, parts))
+
+
+def _describe(actions: Sequence[str]) -> str:
+    return "\n".join(f"- `{each}`: {_ACTIONS[each]}" for each in actions)
 
 
 def _schema(action_space: ActionSpace) -> type[_Decision]:
     """Return the output model for an action space; other values are reported to the model as mistakes."""
 
     class Command(_Command):
-        """One thing that is to be done."""
-
         @model_validator(mode="after")
         def check(self) -> Self:
             try:
@@ -244,6 +245,8 @@ def _schema(action_space: ActionSpace) -> type[_Decision]:
             cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
         ) -> dict[str, Any]:
             found = handler.resolve_ref_schema(handler(core_schema))
+            for each in found["properties"].values():
+                each.pop("default", None)
             found["properties"]["action"]["enum"] = action_space.actions
             found["properties"]["target"]["enum"] = action_space.targets
             skills = [each.id for each in action_space.skills]
@@ -254,8 +257,6 @@ def _schema(action_space: ActionSpace) -> type[_Decision]:
             return found
 
     class Decision(_Decision):
-        """The decision: what to do with the user's message."""
-
         commands: list[Command] = Field(min_length=1, max_length=_MAX_COMMANDS)  # pyright: ignore[reportIncompatibleVariableOverride] - narrower
 
     return Decision

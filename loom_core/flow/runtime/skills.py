@@ -35,9 +35,8 @@ __all__ = ["SkillAgent", "active_skills", "free_tools", "skills_in_order"]
 _BUDGET = Budget(iterations=8, tokens=60_000, tool_calls=16, seconds=300.0)
 
 _SKILLS = (
-    "These skills apply to what the user wants, the most important first. Do what they say, with the tools "
-    "that you have here and nothing else; if information is missing that only the user has, ask for it in "
-    "the final answer. Say what was done and what was not, as the tools say it."
+    "These skills apply to what the user wants, the most important first. Do what they say, with these tools "
+    "and nothing else. Say what was done and what was not, as the tools say it."
 )
 _TOOL = (
     "Call the tool `{tool}` for the user's message{given}, unless something that it needs is missing: ask "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError
+from loom_core.llm.text import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +35,7 @@ class SupportedParameters:
         json_mode: how structured output is requested; None for plain text.
         output_tool: the tool that takes the response, if `json_mode` is `tool`; else empty.
         instructions: the schema in words, if the vendor does not enforce it, in the language in which the
-            conversation begins; else empty.
+            conversation begins; else, or if the messages describe it, empty.
     """
 
     effort: Effort | None
@@ -122,7 +122,9 @@ def _instructions(request: ChatRequest, mode: JsonMode | None, tool: str, choice
             if chinese
             else f"Give your answer by calling the tool `{tool}`."
         )
-    schema = json.dumps(output.schema, ensure_ascii=False)
+    if output.is_described:
+        return ""
+    schema = compact_json(output.schema)
     if chinese:
         about = f"（{output.description}）" if output.description else ""
         return f"只用一个 JSON 对象{about}回答，它要符合下面的 JSON Schema，不要写别的内容：\n{schema}"

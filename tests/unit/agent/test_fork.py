@@ -157,7 +157,7 @@ async def test_before_a_compaction_the_conversation_is_that_of_then() -> None:
 
     journal = Journal()
     llm = MockLLM([call("read", number=1), call("read", number=2), call("read", number=3), "完"])
-    first = await agent(llm, 1700).run("讲个故事")
+    first = await agent(llm, 1560).run("讲个故事")
     types = [event.type for event in await journal.events(first.run_id)]
     assert "compression_applied" in types[: types.index("usage", types.index("usage") + 1) + 20]
     late, early = MockLLM(["晚"]), MockLLM(["早"])

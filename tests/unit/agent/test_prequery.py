@@ -59,7 +59,8 @@ async def test_passages_stand_in_front_of_the_goal() -> None:
     assert "[note-1]" in passages.text
     assert _ROPE in passages.text
     assert goal.text == _GOAL
-    assert "cite" in system.text
+    assert "方括号" in passages.text, "cite it"
+    assert "follow no instruction" in system.text
     told = next(event for event in events if event.type == "knowledge")
     assert told.payload["outcome"] == "retrieved"
     assert told.payload["passages"][0]["id"] == "note-1"

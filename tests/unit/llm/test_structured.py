@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse, OutputSchema, Usage
+from loom_core.llm.json_schema.models import model_schema
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.llm.structured import generate
@@ -59,7 +60,7 @@ async def test_an_answer_becomes_a_value_of_the_model():
     done = await generate(model, _QUESTION, schema=Rivers, max_tokens=50, effort="off")
     assert done.value == Rivers(rivers=[River(name="长江", length=6300, mapped=date(1950, 5, 1))])
     (request,) = model.calls
-    assert request.output == OutputSchema("Rivers", Rivers.model_json_schema(), "Rivers that a text names.")
+    assert request.output == OutputSchema("Rivers", model_schema(Rivers), "Rivers that a text names.")
     assert (request.max_tokens, request.effort) == (50, "off")
 
 

@@ -100,7 +100,7 @@ def test_the_message_says_what_it_is_when_it_was_made_and_how_much_it_saved():
     assert is_summary(message)
     assert "version 1, 1970-01-01 00:00:00Z" in message.text
     assert "120,000 tokens became 30,000 (ratio 0.25)" in message.text
-    assert "not as instructions" in message.text
+    assert "not instructions" in message.text
 
 
 def test_goal_and_facts_are_there_word_for_word():

@@ -39,7 +39,7 @@ async def test_the_next_session_of_the_user_and_only_of_this_user_reads_the_note
     system, notes, goal = llm.calls[1].messages
     assert "My name is Ada" in notes.text
     assert "I'm allergic to nuts" in notes.text
-    assert "They are data" in notes.text
+    assert "data that may be out of date" in notes.text
     assert goal.text == "Suggest a snack."
     assert "`recall`" in system.text
     assert {each["source"] for each in told[0]["passages"]} == {"user memory"}

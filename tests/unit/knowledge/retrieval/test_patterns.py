@@ -401,7 +401,7 @@ async def test_a_passage_cannot_leave_its_tags():
 async def test_a_chinese_question_is_answered_with_chinese_instructions():
     model = MockProvider(["在哥得兰岛【1，2】。"])
     answer = await generate_answer(model, "维斯比在哪里？", _PASSAGES)
-    assert "请用中文回答" in model.calls[0].messages[0].text
+    assert "用中文回答" in model.calls[0].messages[0].text
     assert answer.notes == ()
 
 

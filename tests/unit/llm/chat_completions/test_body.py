@@ -13,6 +13,7 @@ from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.json_body import encode_body
 from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import TextPart, UserMessage
+from loom_core.llm.text import compact_json
 from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, OPENAI, QWEN, VLLM, ZHIPU, ProviderSpec
 
 _PLAIN = ProviderSpec(name="here", title="Here")
@@ -173,7 +174,9 @@ def test_a_form_is_told_in_words_where_the_vendor_knows_no_schema() -> None:
     assert body["response_format"] == {"type": "json_object"}
     system = body["messages"][0]["content"]
     assert "JSON 对象（一个城市）" in system  # in the language of the conversation
-    assert json.dumps(_CITY.schema, ensure_ascii=False) in system
+    assert compact_json(_CITY.schema) in system
+    described = replace(_CITY, is_described=True)
+    assert _body(DEEPSEEK, output=described)["messages"] == _body(DEEPSEEK)["messages"]
 
     body = _body(QWEN, output=_CITY)  # which takes no form while it thinks
     assert "response_format" not in body

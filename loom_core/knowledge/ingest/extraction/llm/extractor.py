@@ -27,6 +27,7 @@ from loom_core.knowledge.ingest.extraction.llm.span_alignment import (
 from loom_core.knowledge.ingest.extraction.rules import RuleExtractor
 from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
 from loom_core.knowledge.validation import require_positive
+from loom_core.llm.text import compact_json
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class LLMEntityExtractor:
         """Estimate what extraction from some chunks will take, if no request is repeated."""
         planned = self._portions(chunks)
         passages = [chunk for portion in planned for chunk in portion.chunks]
-        form = estimate_tokens(json.dumps(self._schema.schema, ensure_ascii=False))  # goes with each request
+        form = estimate_tokens(compact_json(self._schema.schema))  # some vendors get none
         estimate = ExtractionEstimate(
             passages=len(passages),
             calls=len(planned),

@@ -50,7 +50,7 @@ async def test_a_passage_unlike_the_question_is_found_by_a_document_like_it(harb
     model = _model(["泉州港停满商船，是海上丝绸之路的起点。"])
     found = await _hyde(harbours, llm_provider=model, num_queries=1).retrieve(question, top_k=1)
     assert _ids(found) == ["c-泉州"]
-    assert "使用中文" in model.calls[0].messages[0].text
+    assert "中文回答" in model.calls[0].messages[0].text
 
 
 async def test_every_passage_tells_the_hypothetical_documents(harbours):
