@@ -40,7 +40,7 @@ MOST: Mapping[str, tuple[int, int]] = {
     "flow: answer from passages": (240, 230),
     "flow: answer, nothing found": (150, 150),
     "flow: answer, sources failed": (170, 170),
-    "flow: skill": (110, 110),
+    "flow: skill": (120, 120),
     "flow: step of a model": (100, 100),
 }
 

@@ -36,7 +36,8 @@ _BUDGET = Budget(iterations=8, tokens=60_000, tool_calls=16, seconds=300.0)
 
 _SKILLS = (
     "These skills apply to what the user wants, the most important first. Do what they say, with these tools "
-    "and nothing else. Say what was done and what was not, as the tools say it."
+    "and nothing else. Ask in your final answer for what only the user knows. Say what was done and what was "
+    "not, as the tools say it."
 )
 _TOOL = (
     "Call the tool `{tool}` for the user's message{given}, unless something that it needs is missing: ask "
