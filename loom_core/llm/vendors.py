@@ -97,6 +97,7 @@ class ProviderSpec:
         lowest_temperature: the minimum temperature, if 0 is refused.
         json_mode: see `JsonMode`.
         json_mode_thinking: the same, while the model thinks; None for no difference.
+        supports_tools: whether the model calls tools; else it gets them by prompt (`prompted_tools`).
         tool_choices: those it supports of `auto`, `none`, `required`, `named`.
         tool_choices_thinking: the same, while the model thinks; None for no difference.
         strict_tools: whether tools may be marked `strict`.
@@ -142,6 +143,7 @@ class ProviderSpec:
     lowest_temperature: float = 0.0
     json_mode: JsonMode = "json_object"
     json_mode_thinking: JsonMode | None = None
+    supports_tools: bool = True
     tool_choices: frozenset[str] = frozenset({"auto", "none", "required", "named"})
     tool_choices_thinking: frozenset[str] | None = None
     strict_tools: bool = False
@@ -509,6 +511,8 @@ OLLAMA = ProviderSpec(
     # conversations are silently truncated: https://docs.ollama.com/context-length
     window=32_768,
     shortens=True,
+    # Ollama refuses tools for models whose template has none: https://ollama.com/search?c=tools
+    models=(ModelRule(pattern="gemma[23]*", changes={"supports_tools": False}),),
 )
 
 VLLM = ProviderSpec(

@@ -13,6 +13,7 @@ from anyio.lowlevel import current_token
 from loom_core.errors import ConfigError, LLMError
 from loom_core.installation import how_to_install
 from loom_core.keys import find_key
+from loom_core.llm.hosted.prompted_tools import PromptedTools
 from loom_core.llm.transport.protocol import Connection, interrupted_error
 
 if TYPE_CHECKING:
@@ -124,6 +125,11 @@ class ConnectionManager:
         """Create the wire client. It imports the SDK and may read the keyring: call it in a thread."""
         if self._before is not None:
             self._before()
+        client = self._create_format_client()
+        return client if self._spec.supports_tools else PromptedTools(client, self._spec)
+
+    def _create_format_client(self) -> WireClient:
+        """Create the client of the spec's wire format, or return the given one."""
         if not isinstance(self._way, Connection):
             return self._way
         connection = self._with_key(self._way)

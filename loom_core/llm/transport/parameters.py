@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest, Effort, ToolChoice
     from loom_core.llm.vendors import JsonMode, ProviderSpec
 
-__all__ = ["SupportedParameters", "map_parameters"]
+__all__ = ["SupportedParameters", "check_tool_choice", "map_parameters"]
 
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 63  # one less than vendors accept, for a character that makes it unique
@@ -59,6 +59,8 @@ def map_parameters(request: ChatRequest, spec: ProviderSpec) -> SupportedParamet
     mode = None if request.output is None else spec.json_mode
     if mode is not None and thinking and spec.json_mode_thinking is not None:
         mode = spec.json_mode_thinking
+    if mode == "tool" and not spec.supports_tools:
+        mode = "prompt"
     output_tool = _output_tool(request) if mode == "tool" else ""
     names = [tool.name for tool in request.tools] + ([output_tool] if output_tool else [])
     allowed = spec.tool_choices
@@ -91,18 +93,26 @@ def _choice(choice: ToolChoice, names: list[str], allowed: Collection[str]) -> T
 
     `required` with a single tool becomes its name, and the other way round; else the model decides.
     """
-    named = choice not in {"auto", "none", "required"}
-    if named and choice not in names:
+    check_tool_choice(choice, names)
+    if not names or choice in {"auto", "none"}:
+        return choice
+    wanted: tuple[ToolChoice, ...] = (choice,)
+    if len(names) == 1:
+        wanted = (*wanted, "required", names[0])
+    return next((each for each in wanted if _kind(each) in allowed), "auto")
+
+
+def check_tool_choice(choice: ToolChoice, names: Collection[str]) -> None:
+    """Check that a chosen tool is among the tools.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if choice not in {"auto", "none", "required", *names}:
         raise InvalidInputError(
             f"The tool choice {choice!r} is not among the tools of the request.",
             advice="Choose one of them, or `auto`, `none` or `required`.",
         )
-    if not names or choice in {"auto", "none"}:
-        return choice
-    wanted: tuple[ToolChoice, ...] = (choice,) if named else ("required",)
-    if len(names) == 1:
-        wanted = (*wanted, "required", names[0])
-    return next((each for each in wanted if _kind(each) in allowed), "auto")
 
 
 def _kind(choice: ToolChoice) -> str:
