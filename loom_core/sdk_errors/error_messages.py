@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import LLMError, ModelError, capitalise
-from loom_core.sdk_errors.failures import failure_of
+from loom_core.sdk_errors.failures import TOOLS_REFUSED, failure_of
 from loom_core.sdk_errors.response_body import body_of, retry_after_of, status_of, words_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _ADVICE: Mapping[ModelFailure, str] = {
     "unreadable": "Try again; if the error persists, check the base URL.",
     "refused": "Ask in other words, or use another model.",
 }
+
+_TOOLS_REFUSED_ADVICE = "Set `supports_tools` to false in the model's `spec`: it then gets tools by prompt."
 
 
 class NoAnswerError(Exception):
@@ -92,12 +94,13 @@ def model_error(
     says = _SAYS.get(failure, "{title} gave no answer of {model}").format(
         title=title, model=model or "the model"
     )
+    advice = _TOOLS_REFUSED_ADVICE if TOOLS_REFUSED.search(words) else _ADVICE.get(failure, "")
     heard = quote_words(words, error)
     return kind(
         capitalise(says)
         + (f" (HTTP {status})" if status else "")
         + (f": {_as_sentence(heard)}" if heard else "."),
-        advice=_ADVICE.get(failure, "").format(
+        advice=advice.format(
             key=key_variable or "the configuration",
             later="in a moment" if retry_after is None else f"in {retry_after:.0f} s",
         ),

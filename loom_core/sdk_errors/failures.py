@@ -11,7 +11,7 @@ from loom_core.sdk_errors.response_body import fields_of
 if TYPE_CHECKING:
     from loom_core.errors import ModelFailure
 
-__all__ = ["failure_of"]
+__all__ = ["TOOLS_REFUSED", "failure_of"]
 
 _BY_STATUS: Mapping[int, ModelFailure] = {
     400: "invalid_request",
@@ -99,6 +99,9 @@ _FAILURE_OF_BEGINNING: Mapping[str, ModelFailure] = {
 _VAGUE: frozenset[ModelFailure] = frozenset({"invalid_request", "server", "other"})
 """Failures for which the vendor's message says more than its code."""
 
+TOOLS_REFUSED = re.compile(r"does not support (?:tools|function call)", re.IGNORECASE)
+"""Pattern of the message of a model, or its server, that takes no tools."""
+
 _WORDS: tuple[tuple[ModelFailure, re.Pattern[str]], ...] = (
     (
         "too_long",
@@ -123,6 +126,8 @@ _WORDS: tuple[tuple[ModelFailure, re.Pattern[str]], ...] = (
             r"(?:invalid|incorrect|wrong) api[ _-]?key|api[ _-]?key (?:not|is not) valid", re.IGNORECASE
         ),
     ),
+    # Ollama calls it an `api_error`, with status 400: a retry would fail again.
+    ("invalid_request", TOOLS_REFUSED),
     ("refused", re.compile(r"inappropriate content|content (?:policy|filter)|敏感|不安全", re.IGNORECASE)),
 )
 

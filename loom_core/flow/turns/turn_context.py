@@ -80,7 +80,7 @@ class TurnClock:
                 except LLMError as error:
                     problem = redact_log_text(error.message)
             if waiting.cancelled_caught:
-                problem = f"The model took longer than {limit:.3g} s."
+                problem = f"The model took longer than {limit:.3g} s; `decision_seconds` may allow it more."
         if problem:
             _log.warning("no %s by the model: %s", part, problem)
         return found, problem

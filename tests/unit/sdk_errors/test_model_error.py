@@ -179,6 +179,11 @@ async def test_a_status_alone_tells_the_failure_with_both_sdks(status: int, fail
         (429, {"error": {"message": "余额不足，请充值"}}, "quota"),
         (429, {"error": {"message": "context length of all requests in a minute"}}, "rate_limit"),
         (200, {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "quota"),
+        (
+            400,
+            {"error": {"message": "library/gemma:2b does not support tools", "type": "api_error"}},
+            "invalid_request",
+        ),
         (400, {"detail": "max_tokens must be at least 1"}, "invalid_request"),
     ],
 )

@@ -29,5 +29,5 @@ async def test_a_model_is_not_waited_for_longer_than_the_message_has_left() -> N
     found, problem = await clock.wait_for_model("answer", anyio.sleep_forever(), seconds=0.02)
 
     assert found is None
-    assert problem == "The model took longer than 0.02 s."
+    assert problem == "The model took longer than 0.02 s; `decision_seconds` may allow it more."
     assert clock.timings["answer"] >= 0.02

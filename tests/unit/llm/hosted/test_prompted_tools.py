@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from loom_core.agent.agent import Agent
-from loom_core.errors import InvalidInputError
+from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm import OllamaProvider
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.hosted.providers import PROVIDERS, override_spec
@@ -98,6 +98,18 @@ async def test_a_vendor_knows_which_models_call_none() -> None:
         await llm.aclose()
     assert result.or_raise().output == "28"
     assert all("tools" not in each.body for each in fake.requests)
+
+
+async def test_a_server_that_refuses_tools_is_answered_with_the_setting() -> None:
+    refusal = "registry.ollama.ai/library/qwen3 does not support tools"
+    fake = FakeVendors([Turn(status=400, message=refusal)])
+    async with fake.http_client() as http_client:
+        llm = OllamaProvider("qwen3", base_url=fake.base_url("ollama"), http_client=http_client)
+        with pytest.raises(LLMError, match="qwen3 does not support tools") as refused:
+            await llm.chat([{"role": "user", "content": _ENGLISH}], tools=_TOOLS)
+        await llm.aclose()
+    assert (refused.value.failure, len(fake.requests)) == ("invalid_request", 1)
+    assert "`supports_tools` to false" in refused.value.advice
 
 
 # -- requests ------------------------------------------------------------------------------------------------
