@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from loom_core.llm.messages import ImagePart
 from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.tokens import estimate_tokens
+from loom_core.tools.builtin.text_file import MAX_IMAGE_BYTES, image_type
 from loom_core.tools.interface import JsonValue, ToolOutput
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ TOKEN_CAP = 20_000
 
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # what models take
 _MAX_IMAGES = 20
-_MAX_IMAGE_BYTES = 20_000_000  # of all images of one answer
+_MAX_TOTAL_BYTES = 20_000_000  # of all images of one answer
 
 
 class OutputParts:
@@ -97,17 +98,18 @@ class OutputParts:
 
     def _image(self, data: str, media_type: str, what: str) -> None:
         size = len(data) * 3 // 4
-        fits = len(self._images) < _MAX_IMAGES and self._image_bytes + size <= _MAX_IMAGE_BYTES
-        if media_type not in _SEEN or not fits:
+        fits = size <= MAX_IMAGE_BYTES and self._image_bytes + size <= _MAX_TOTAL_BYTES
+        if media_type not in _SEEN or not fits or len(self._images) >= _MAX_IMAGES:
             self._note(what, media_type, size)
             return
         try:
-            image = ImagePart(base64.b64decode(data, validate=True), media_type)
+            content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
             self.text(f"[{what}: its data cannot be read]")
             return
-        self._image_bytes += len(image.data)
-        self._images.append(image)
+        self._image_bytes += len(content)
+        # Vendors refuse a request if the declared type of an image is wrong, and servers get it wrong.
+        self._images.append(ImagePart(content, image_type(content) or media_type))
 
     def _note(self, what: str, media_type: str, size: int) -> None:
         kind = f"{plain_line(media_type)}, " if media_type else ""

@@ -11,7 +11,7 @@ from loom_core.llm.messages import ImagePart
 from loom_core.plugin_registry import register
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.text_file import TextFile, binary_kind, image_type
+from loom_core.tools.builtin.text_file import MAX_IMAGE_BYTES, TextFile, binary_kind, image_type
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import ToolOutput
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["read_file_tool", "read_part"]
 
 _MOST_BYTES = 32 << 20
-_MOST_IMAGE_BYTES = 5 << 20  # the vendors' limit
 _MOST_CHARACTERS = 60_000
 _MOST_LINES = 5000
 
@@ -85,9 +84,9 @@ def read_part(
 
 
 def _image(path: str, data: bytes, media_type: str) -> ToolOutput:
-    if len(data) > _MOST_IMAGE_BYTES:
+    if len(data) > MAX_IMAGE_BYTES:
         raise InvalidInputError(
-            f"{path} is too large to be shown: {len(data):,} bytes, of at most {_MOST_IMAGE_BYTES:,}.",
+            f"{path} is too large to be shown: {len(data):,} bytes, of at most {MAX_IMAGE_BYTES:,}.",
             advice="Use a smaller version of it.",
         )
     return ToolOutput(f"{path}: {media_type}, {len(data):,} bytes.", parts=(ImagePart(data, media_type),))

@@ -10,7 +10,10 @@ from typing import Self
 from loom_core.errors import InvalidInputError
 from loom_core.files.encoding import decode
 
-__all__ = ["TextFile", "binary_kind", "image_type"]
+__all__ = ["MAX_IMAGE_BYTES", "TextFile", "binary_kind", "image_type"]
+
+MAX_IMAGE_BYTES = 5 << 20
+"""The largest image that all vendors take."""
 
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _IMAGES = (

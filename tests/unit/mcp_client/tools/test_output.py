@@ -48,6 +48,20 @@ def test_images_are_for_models_to_see() -> None:
     assert output.message("1").parts[1] is output.parts[0]
 
 
+def test_an_image_has_the_type_of_its_content() -> None:
+    jpeg = base64.b64encode(b"\xff\xd8\xff\xe0 and so on").decode()
+    output = _output(ImageContent(data=jpeg, mime_type="image/png"))
+
+    assert [part.media_type for part in output.parts] == ["image/jpeg"]
+
+
+def test_an_image_too_large_for_vendors_is_named() -> None:
+    output = _output(ImageContent(data="A" * (8 << 20), mime_type="image/png"))
+
+    assert output.parts == ()
+    assert output.text == "[image not shown: image/png, 6,291,456 bytes]"
+
+
 def test_what_models_cannot_take_is_named() -> None:
     output = _output(
         ImageContent(data=_DATA, mime_type="image/tiff"),
