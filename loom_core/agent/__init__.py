@@ -8,6 +8,7 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
+    from loom_core.agent.attachments import load_attachments
     from loom_core.agent.compaction_settings import Compaction
     from loom_core.agent.fork import ForkOptions
     from loom_core.agent.guardrails import AnswerValidator, DenyPattern, PiiRedaction
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal, PostgresPlace
     from loom_core.runs.memory import InMemoryMemory, Memory, SQLiteMemory
-    from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunUsage
+    from loom_core.runs.run import Attachment, Budget, Pending, Run, RunRequest, RunStatus, RunUsage
 
 __all__ = [
     "Abort",
@@ -43,6 +44,7 @@ __all__ = [
     "AnswerValidator",
     "ApprovalDecision",
     "AskAgain",
+    "Attachment",
     "Budget",
     "Chain",
     "Choice",
@@ -93,6 +95,7 @@ __all__ = [
     "Veto",
     "Workflow",
     "WorkflowStep",
+    "load_attachments",
     "read_steps",
 ]
 

@@ -25,6 +25,7 @@ from loom_core.agent.argument_validation import (
     validate_hooks,
     validate_parts,
 )
+from loom_core.agent.attachments import load_attachments
 from loom_core.agent.compaction_settings import Compaction, CompactorFactory
 from loom_core.agent.fork import ForkOptions, ForkPlan
 from loom_core.agent.loop import RunLoop
@@ -303,13 +304,16 @@ class Agent:
         Raises:
             ConfigError: one of the tools is invalid, or two have the same name.
             InvalidInputError: the goal is empty, the schema or an option is invalid, agents are nested too
-                deeply, or the session has an active run.
+                deeply, the session has an active run, or the model takes no images.
+            LoomError: an attachment cannot be loaded; see `load_attachments`.
             NotFoundError: neither the journal nor the memory knows the session.
             StoreError: the journal cannot be written.
             Exception: a component, such as `approve`, raised an exception other than `LoomError`; the run
                 has failed.
         """
         agent = self._for_run(deps, tools, model=_model(output_schema))
+        if given := options.get("attachments"):
+            options["attachments"] = await load_attachments(given)
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
         return RunResult[Any].of(await agent._execute_run(run), model=_model(output_schema))
 
@@ -377,6 +381,8 @@ class Agent:
             LoomError: as for `run`.
         """
         agent = self._for_run(deps, tools, model=_model(output_schema))
+        if given := options.get("attachments"):
+            options["attachments"] = await load_attachments(given)
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
         async with aclosing(stream_events(run.id, self.journal, agent._execute_run(run))) as events:
             async for event in events:
@@ -451,6 +457,7 @@ class Agent:
             budget=change.get("budget", run.request.budget),
             allowed_tools=run.request.allowed_tools,
             caller=change.get("caller", run.request.caller),
+            attachments=run.request.attachments,
             metadata={**known, FORK_OF: run_id, FORK_STEP: at},
         )
         return await self.journal.fork(run_id, request, begins)
@@ -514,11 +521,18 @@ class Agent:
         """Build the request for a run of this agent, for example for a `RunHost`.
 
         Raises:
-            InvalidInputError: as for `run`.
+            InvalidInputError: as for `run`; or an attachment is not loaded, see `load_attachments`.
         """
-        return run_request(
+        request = run_request(
             goal, profile=self.name, budget=self.budget, output_schema=output_schema, options=options
         )
+        image = next((each.name for each in request.attachments if each.is_image), "")
+        if image and not self.parts.llm.takes_images:
+            raise InvalidInputError(
+                f"{image} is an image, and the model {self.parts.llm.model} takes none.",
+                advice="Leave it out, or use a model that takes images.",
+            )
+        return request
 
     def loop(self, log: RunLog) -> RunLoop:
         """Return the executor of a claimed run."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from loom_core.agent.parts import AgentParts
     from loom_core.agent.recorder import OpenCall
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
-    from loom_core.llm.messages import Message
+    from loom_core.llm.messages import Message, UserPart
     from loom_core.runs.commands import Abort, Command
     from loom_core.runs.human_broker import HumanBroker
     from loom_core.runs.journal import RunLog
@@ -92,8 +92,16 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
     async def _begin(self) -> None:
         request = self._record.run.request
         history = await self._parts.memory.messages(request.session_id)
-        goal = UserMessage((TextPart(await review_input(self._parts.hooks, self._record.run, request.goal)),))
-        self._record.record_start([*history, goal], model=self._parts.llm.model)
+        parts = [
+            await self._review_part(part) for part in (*self._record.state.attached, TextPart(request.goal))
+        ]
+        self._record.record_start([*history, UserMessage(tuple(parts))], model=self._parts.llm.model)
+
+    async def _review_part(self, part: UserPart) -> UserPart:
+        """Let the hooks change or veto a text of the user; an image stays as it is."""
+        if not isinstance(part, TextPart):
+            return part
+        return TextPart(await review_input(self._parts.hooks, self._record.run, part.text))
 
     def _revive(self, order: Command) -> None:
         state = self._record.state

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from loom_core.agent.attachments import attachment_parts
 from loom_core.agent.run_context import RunContext
 from loom_core.agent.spending import add_answer_usage, add_call_usage
 from loom_core.llm.interface import LLMResponse, Usage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from loom_core.agent.loop_guard import Verdict
     from loom_core.errors import LoomError
     from loom_core.knowledge.sources.context_retriever import RetrievedContext
+    from loom_core.llm.messages import UserPart
     from loom_core.runs.commands import InputResponse
     from loom_core.runs.journal import RunLog, Step
     from loom_core.tools.calls import CallResult
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentRunRecorder", "OpenCall", "RepromptKind", "RunState"]
 
+_ATTACHED = "attached"
+"""Key of a stored message that begins with the attachments of the run."""
 
 RepromptKind = Literal["none", "go_on", "paused", "empty", "late", "repair", "rejected", "closing"]
 """Why the model is prompted again after an answer without tool calls, or for the last time: the answer was
@@ -94,6 +98,8 @@ class RunState:
         granted_from: resources used when the budget was granted.
         reported: usage of the last turn as the vendor reported it.
         warned: whether a warning about the context usage was recorded.
+        attached: the attachments, as the message with the goal begins with them. Events refer to them, so
+            that the journal stores them once.
     """
 
     history: list[Message] = field(default_factory=list[Message])
@@ -121,6 +127,7 @@ class RunState:
     granted_from: RunUsage = field(default_factory=RunUsage)
     reported: Usage | None = None
     warned: bool = False
+    attached: tuple[UserPart, ...] = ()
     _ids: set[str] = field(default_factory=set[str])
     _refused_now: set[str] = field(default_factory=set[str])
 
@@ -140,8 +147,8 @@ class RunState:
         return [*self.history, *results, *self.inbox]
 
     def start(self, history: Sequence[Message]) -> None:
-        """Start the run; the goal is the last message."""
-        self.history, self.goal = list(history), history[-1].text
+        """Start the run; the last message ends with the goal."""
+        self.history, self.goal = list(history), _goal_of(history)
 
     def add_passages(self, text: str, *, late: str = "") -> None:
         """Add retrieved passages: before the goal if no turn has started, else at the end.
@@ -325,10 +332,29 @@ class RunState:
         self.refused_arguments.clear()
         self.closing = ""
 
+    def history_to_json(self, history: Sequence[Message]) -> list[dict[str, Any]]:
+        """Serialize messages; the one with the attachments refers to them."""
+        return [self._message_to_json(message) for message in history]
+
+    def _message_to_json(self, message: Message) -> dict[str, Any]:
+        count = len(self.attached)
+        if count and isinstance(message, UserMessage) and message.parts[:count] == self.attached:
+            return {**message_to_json(replace(message, parts=message.parts[count:])), _ATTACHED: True}
+        return message_to_json(message)
+
+    def _history_from_json(self, kept: Sequence[Mapping[str, Any]]) -> list[Message]:
+        return [self._message_from_json(each) for each in kept]
+
+    def _message_from_json(self, kept: Mapping[str, Any]) -> Message:
+        message = message_from_json(kept)
+        if _ATTACHED in kept and isinstance(message, UserMessage):
+            return replace(message, parts=(*self.attached, *message.parts))
+        return message
+
     @classmethod
-    def restore(cls, steps: Sequence[Step]) -> RunState:
-        """Restore the state from the journaled events."""
-        state = cls()
+    def restore(cls, steps: Sequence[Step], *, attached: tuple[UserPart, ...] = ()) -> RunState:
+        """Restore the state from the journaled events, and the attachments of the run."""
+        state = cls(attached=attached)
         for step in steps:
             state._replay(step.event.type, step.state)
         return state
@@ -336,7 +362,7 @@ class RunState:
     def _replay(self, type_: str, kept: Mapping[str, Any]) -> None:  # noqa: C901 - one case an event
         match type_:
             case "request_start":
-                self.start(list(map(message_from_json, kept["history"])))
+                self.start(self._history_from_json(kept["history"]))
             case "knowledge":
                 self.add_passages(kept["text"], late=kept["late"])
             case "message_received":
@@ -373,13 +399,21 @@ class RunState:
             case "compression_warning":
                 self.warned = True
             case "compression_applied":
-                self.apply_compaction(list(map(message_from_json, kept["history"])), taken=kept["taken"])
+                self.apply_compaction(self._history_from_json(kept["history"]), taken=kept["taken"])
             case "resumed":
                 self.resume(_parse_usage(kept["spent"]), kept["text"])
             case "forked":
                 self.fork()
             case _:
                 pass  # an event of a newer version that changes nothing here
+
+
+def _goal_of(history: Sequence[Message]) -> str:
+    """Return the goal: the last text of the last message, which may begin with attachments."""
+    message = history[-1]
+    assert isinstance(message, UserMessage)
+    (goal,) = (part.text for part in message.parts[-1:] if isinstance(part, TextPart))
+    return goal
 
 
 def _parse_response(kept: Mapping[str, Any]) -> LLMResponse:
@@ -415,7 +449,8 @@ class AgentRunRecorder(RunRecorder[RunState]):
             log: the log of the run.
             streams_text: whether events have the model's text while it is written, not only the answer.
         """
-        super().__init__(log, RunState.restore(log.steps))
+        attached = attachment_parts(log.run.request.attachments)
+        super().__init__(log, RunState.restore(log.steps, attached=attached))
         self._streams_text = streams_text
 
     @property
@@ -438,15 +473,20 @@ class AgentRunRecorder(RunRecorder[RunState]):
         return self.state.granted_from
 
     def record_start(self, history: Sequence[Message], *, model: str) -> None:
-        """Record the start of the run; the goal is the last message."""
+        """Record the start of the run; the last message ends with the goal."""
         request = self.run.request
-        payload = {
-            "goal": history[-1].text,
+        payload: dict[str, Any] = {
+            "goal": _goal_of(history),
             "session_id": request.session_id,
             "profile": request.profile,
             "model": model,
         }
-        self._add("request_start", payload, {"history": [message_to_json(each) for each in history]})
+        if attached := request.attachments:
+            payload["attachments"] = [
+                {"name": each.name, "media_type": each.media_type, "bytes": len(each.data)}
+                for each in attached
+            ]
+        self._add("request_start", payload, {"history": self.state.history_to_json(history)})
         self.state.start(history)
 
     def record_passages(self, found: RetrievedContext, *, late: str) -> None:
@@ -631,7 +671,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
             "dropped": compacted.dropped,
             "kept": compacted.kept,
         }
-        history = [message_to_json(each) for each in compacted.history]
+        history = self.state.history_to_json(compacted.history)
         self._add("compression_applied", payload, {"history": history, "taken": taken}, spent=self.spent)
         self.state.apply_compaction(compacted.history, taken=taken)
 

@@ -7,11 +7,12 @@ from typing import Any, TypedDict, cast
 
 from pydantic import BaseModel
 
+from loom_core.agent.attachments import AttachmentSource, is_loaded
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.json_schema.models import model_schema
 from loom_core.llm.json_schema.values import check_schema
 from loom_core.runs.journal.rows.json_column import to_column
-from loom_core.runs.run import CONTEXT, Budget, RunRequest
+from loom_core.runs.run import CONTEXT, Attachment, Budget, RunRequest
 from loom_core.tools.depth import current_depth
 from loom_core.tools.patterns import matcher
 from loom_core.tools.schemas.form import schema_problem
@@ -27,6 +28,9 @@ class RunOptions(TypedDict, total=False):
 
     `context` is the caller's data about the run, such as the id of a customer: a JSON object, which is in
     the journal. Tools and instructions read it as `RunContext.data`; the model does not see it.
+
+    `attachments` are files that the model reads with the goal: paths, URLs, or an `Attachment` of bytes.
+    Images are for models that take them; of other files the model reads the text.
     """
 
     session_id: str
@@ -36,6 +40,7 @@ class RunOptions(TypedDict, total=False):
     caller: str
     metadata: Mapping[str, Any]
     context: Mapping[str, Any]
+    attachments: Sequence[AttachmentSource]
 
 
 _OPTIONS = frozenset(RunOptions.__annotations__)
@@ -82,6 +87,7 @@ def run_request(
         caller=options.get("caller", ""),
         depth=depth,
         metadata={**options.get("metadata", {}), **_context(options)},
+        attachments=tuple(cast("Sequence[Attachment]", options.get("attachments") or ())),
     )
 
 
@@ -111,6 +117,10 @@ def _validate(goal: object, schema: object, options: Mapping[str, object]) -> Ma
         if not isinstance(given := options.get(name, ""), str):
             raise InvalidInputError(f"`{name}` is {_shorten(given)}, not a string.", advice="Give a string.")
     _check_patterns(options.get("allowed_tools"))
+    if not all(map(is_loaded, cast("Sequence[object]", options.get("attachments") or ()))):
+        raise InvalidInputError(
+            "An attachment of the request is not loaded.", advice="Load it with `await load_attachments(…)`."
+        )
     for name in ("metadata", "context"):
         if not isinstance(given := options.get(name, {}), Mapping):
             raise InvalidInputError(

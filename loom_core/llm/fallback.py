@@ -65,6 +65,11 @@ class FallbackProvider(LLMProvider):
         """The models, the preferred one first."""
         return self._providers
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether one of the models takes images."""
+        return any(each.takes_images for each in self._providers)
+
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of a response of the preferred model in US dollars, or None if it is unknown."""
         return self._providers[0].cost(usage)

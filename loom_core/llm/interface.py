@@ -409,6 +409,11 @@ class LLMProvider(ABC):
         """The model, or empty if unknown."""
         return ""
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether users may send images; also where that is unknown."""
+        return True
+
     @abstractmethod
     async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         """Answer a conversation.

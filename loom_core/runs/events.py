@@ -9,7 +9,7 @@ from typing import Any, Literal
 __all__ = ["FINAL_EVENTS", "EventType", "StreamEvent"]
 
 EventType = Literal[
-    "request_start",  # goal, session_id, profile, model
+    "request_start",  # goal, session_id, profile, model; attachments: name, media_type, bytes of each
     "knowledge",  # outcome, passages: [{id, title, source}], problem
     "model_start",  # iteration, model
     "text_delta",  # text

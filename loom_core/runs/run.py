@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from loom_core.errors import ConfigError
@@ -20,6 +21,7 @@ __all__ = [
     "PARENT_CALL",
     "PARENT_RUN",
     "TRACE",
+    "Attachment",
     "Budget",
     "Pending",
     "PendingKind",
@@ -109,6 +111,36 @@ class RunUsage:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that a run gets with its goal.
+
+    The journal stores its bytes once, as one of the first blobs of the run; they are left out of lists of
+    runs.
+
+    Attributes:
+        data: its bytes; empty in runs that are not being executed.
+        name: its file name or URL, which the model reads.
+        media_type: such as `application/pdf`; empty if it is unknown. In a request, that of an image, or
+            `text/plain` for a text in UTF-8.
+        digest: SHA-256 of the bytes, which identifies them.
+    """
+
+    data: bytes = field(repr=False, compare=False)
+    name: str = ""
+    media_type: str = ""
+    digest: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not self.digest:
+            object.__setattr__(self, "digest", sha256(self.data).hexdigest())
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is an image."""
+        return self.media_type.startswith("image/")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """Request for a run. It is in the journal before the run starts.
@@ -126,6 +158,7 @@ class RunRequest:
             not see the runs of another one.
         depth: number of agents above this one.
         metadata: other data that the caller stores with it; JSON.
+        attachments: files that the model reads with the goal, loaded by `load_attachments`.
     """
 
     goal: str
@@ -138,6 +171,7 @@ class RunRequest:
     caller: str = ""
     depth: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    attachments: tuple[Attachment, ...] = ()
 
 
 PendingKind: TypeAlias = Literal["approval", "unknown", "question", "event", "operator"]

@@ -142,6 +142,11 @@ class HostedProvider(LLMProvider):
         return self._spec
 
     @property
+    def takes_images(self) -> bool:
+        """Whether this model of the vendor takes images."""
+        return self._spec.images
+
+    @property
     def spent(self) -> UsageTotals:
         """Usage totals of all requests so far, those to other models (`with_model`) included."""
         return sum((other.spent for other in self._others.values()), self._meter.spent)

@@ -42,6 +42,7 @@ _SAME = {
     "allowed_tools": "set of allowed tools",
     "output_schema": "output schema",
     "budget": "budget",
+    "attachments": "set of attachments",
 }
 """Fields that two requests with the same idempotency key must share, and their names for people."""
 
@@ -98,6 +99,14 @@ def create_run(db: SQLConnection, request: RunRequest, *, begins_session: bool =
         ),
     ).fetchone()
     db.execute("INSERT INTO requests VALUES (?, ?)", (key, body))
+    db.executemany(
+        "INSERT INTO blobs VALUES (?, ?, ?, ?)",
+        [
+            (key, number, each.media_type, each.data)
+            for number, each in enumerate(request.attachments, start=1)
+            if each.data
+        ],
+    )
     return run
 
 
@@ -115,7 +124,7 @@ def fork_run(
 ) -> Run:
     """Create a run that begins with events of another one; see `Journal.fork`; part of a transaction.
 
-    The blobs that these events name are copied, so that they outlive the original.
+    The attachments, and the blobs that these events name, are copied, so that they outlive the original.
     """
     made = create_run(db, request)
     key, at = find_run(db, made.id).key, 0.0
@@ -124,7 +133,7 @@ def fork_run(
     first = source.key << SEQ_BITS
     known = {row["key"] - first: row for row in db.execute(sql, event_keys(source.key))}
     rows: list[tuple[object, ...]] = []
-    blobs = 0
+    blobs = len(request.attachments)
     for seq, event in enumerate(events, start=1):
         if isinstance(event, NewEvent):
             state = None if event.state is None else to_column(event.state)
@@ -149,7 +158,7 @@ def _difference(known: RunRequest, request: RunRequest) -> str:
     before, now = (from_column(request_column(each)) for each in (known, request))
     if before["metadata"].get(CONTEXT) != now["metadata"].get(CONTEXT):
         return "context"
-    return next((told for name, told in _SAME.items() if before[name] != now[name]), "")
+    return next((told for name, told in _SAME.items() if before.get(name) != now.get(name)), "")
 
 
 def _is_new_session(db: SQLConnection, session_id: str) -> bool:

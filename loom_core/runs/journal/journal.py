@@ -29,7 +29,7 @@ from loom_core.runs.journal.rows.commands import (
     command_column,
     load_commands,
 )
-from loom_core.runs.journal.rows.events import Step, blob_of, events_of, steps_of
+from loom_core.runs.journal.rows.events import Step, attachments_of, blob_of, events_of, steps_of
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.journal.rows.runs import (
     CHANGING,
@@ -384,6 +384,9 @@ class Journal:
         try:
             if run.last_seq:
                 steps = await self.store.read(lambda db: steps_of(db, run_id, key))
+            if run.request.attachments:
+                attachments = await self.store.read(lambda db: attachments_of(db, claim.stored.run, key))
+                run = replace(run, request=replace(run.request, attachments=attachments))
         except BaseException:
             with CancelScope(shield=True):
                 await outbox.send(obeyed=[], release=True)

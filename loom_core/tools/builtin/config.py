@@ -55,6 +55,10 @@ class HttpToolsConfig(_Config):
     headers: dict[str, dict[str, str]] = Field(default_factory=dict[str, dict[str, str]], repr=False)
     seconds: float = Field(default=30.0, gt=0, le=600)
 
+    def access(self) -> HttpAccess:
+        """Return the network access of the tools."""
+        return HttpAccess(self.only, self.allow, self.headers, seconds=self.seconds)
+
 
 class ShellToolConfig(_Config):
     """Configuration of the shell tool. It exists only if `enabled`, and each call needs approval.
@@ -106,9 +110,7 @@ def builtin_tools(config: BuiltinToolsConfig, *, folder: Path | None = None) -> 
         if config.files.write:
             tools += [write_file_tool(root), edit_file_tool(root)]
     if config.http is not None:
-        access = HttpAccess(
-            config.http.only, config.http.allow, config.http.headers, seconds=config.http.seconds
-        )
+        access = config.http.access()
         tools.append(http_get_tool(access))
         if config.http.write:
             tools.append(http_request_tool(access))

@@ -157,6 +157,13 @@ def _running(commands: ServerCommands) -> None:
         command = commands.add(name, text)
         if name == "run":
             command.add_argument("goal", nargs="+", help="the goal; - reads it from standard input")
+            command.add_argument(
+                "--attach",
+                action="append",
+                default=[],
+                metavar="FILE",
+                help="an image or a document to read with the goal, or its URL (may be repeated)",
+            )
         _profile(command)
         command.add_argument("--session", default="", metavar="SESSION", help="continue this conversation")
         _limits(command)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal, PostgresPlace
-    from loom_core.runs.run import Budget, Pending, Run, RunStatus
+    from loom_core.runs.run import Attachment, Budget, Pending, Run, RunStatus
 
 __all__ = ["AgentService"]
 
@@ -100,6 +100,7 @@ class AgentService:
         context: Mapping[str, Any] | None = None,
         idempotency_key: str = "",
         client: str = "",
+        attachments: Sequence[str | Attachment] = (),
         server_seconds: float = _SERVER_SECONDS,
     ) -> Run:
         """Create a run and start to execute it; return at once.
@@ -115,11 +116,14 @@ class AgentService:
                 run with the profile. Data of the caller's token take precedence.
             idempotency_key: the same key returns the same run.
             client: the client program, to be stored with the run.
+            attachments: files that the model reads with the goal. A text is a path or URL of the caller,
+                which reaches no further than the agent itself; see `read_attachment`.
             server_seconds: how long to wait for MCP servers that are just starting.
 
         Raises:
             InvalidInputError: an argument is invalid.
             NotFoundError: there is no such profile or session.
+            LoomError: an attachment cannot be loaded.
             ConfigError: the profile cannot work as configured; the message says what to set.
             SourceError: a required MCP server is missing.
             StoreError: the journal cannot be written.
@@ -136,10 +140,17 @@ class AgentService:
                 f"The answer of the profile {name!r} is the texts of several members, which fit no schema.",
                 advice="Leave `output_schema` out, or add a last step that makes one answer of them.",
             )
+        if attachments and made.profile.composition:
+            raise InvalidInputError(
+                f"The profile {name!r} is a composition, whose members get texts only.",
+                advice="Leave `attachments` out, or use a profile with a model.",
+            )
         if context is None and latest is not None and latest.request.profile == name:
             context = latest.request.metadata.get(CONTEXT)
+        loaded = await self._load_attachments(made, attachments) if attachments else ()
         request = made.agent.request(
             goal,
+            attachments=loaded,
             output_schema=output_schema,
             context=_context(made.profile, name, context or {}, of_token=caller.context),
             session_id=session_id,
@@ -153,6 +164,23 @@ class AgentService:
         self._engine.mark_servers_awaited(name)
         with use_caller(FULL_ACCESS):  # the run continues after the end of the call
             return await host.start(request)
+
+    async def _load_attachments(
+        self, made: ProfileAgent, given: Sequence[str | Attachment]
+    ) -> tuple[Attachment, ...]:
+        from loom_agent.profiles.attachments import read_attachment
+        from loom_core.agent.attachments import check_sources, load_attachments
+
+        folder, caller = self.agents().file_root(made.profile), current_caller().id
+        loaded: list[Attachment] = []
+        for each in check_sources(given):  # one after the other: no caller fills the memory
+            source = (
+                await read_attachment(each, made, folder=folder, caller=caller)
+                if isinstance(each, str)
+                else each
+            )
+            loaded += await load_attachments([source])
+        return await load_attachments(loaded)
 
     async def fork(self, run: Run, *, at: int, profile: str = "", change: ForkOptions) -> Run:
         """Create a fork of a run for the caller and start to execute it; return at once.

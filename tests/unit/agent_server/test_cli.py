@@ -71,6 +71,18 @@ def test_a_run_prints_its_answer_and_its_progress(command):
     assert out.startswith("工具的结果：20")
 
 
+def test_a_run_reads_attached_files(command, tmp_path):
+    (tmp_path / "潮汐.txt").write_bytes("满潮在每天六点。".encode("gb18030"))
+    code, out, _ = command("run", "--attach", str(tmp_path / "潮汐.txt"), "讲讲附件", "--json")
+    assert code == 0
+    _, events, _ = command("events", json.loads(out)["run_id"], "--json")
+    (given,) = json.loads(events.splitlines()[0])["payload"]["attachments"]
+    assert (given["name"], given["media_type"]) == ("潮汐.txt", "text/plain")
+    code, _, err = command("run", "--attach", str(tmp_path / "nothing.png"), "讲讲附件")
+    assert code == 1
+    assert "nothing.png does not exist.\n  Check the path." in err
+
+
 def test_a_run_that_waits_for_someone_says_how_to_decide_and_goes_on_then(command):
     code, out, _ = command("run", "请记一条笔记：灯塔", "--json")
     assert code == 3

@@ -11,8 +11,9 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.files.encoding import decode
+    from loom_core.knowledge.ingest.loaders.credentials import is_private_key
     from loom_core.knowledge.ingest.loaders.folder import ScanEntry, scan
-    from loom_core.knowledge.ingest.loaders.load import load_bytes, load_file
+    from loom_core.knowledge.ingest.loaders.load import load_bytes, load_file, read_file
     from loom_core.knowledge.ingest.loaders.registry import list_extensions
     from loom_core.knowledge.ingest.loaders.source import LoadLimits
 
@@ -20,9 +21,11 @@ __all__ = [
     "LoadLimits",
     "ScanEntry",
     "decode",
+    "is_private_key",
     "list_extensions",
     "load_bytes",
     "load_file",
+    "read_file",
     "scan",
 ]
 

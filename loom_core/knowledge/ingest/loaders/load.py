@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.registry import Format
 
-__all__ = ["load_bytes", "load_file"]
+__all__ = ["load_bytes", "load_file", "read_file"]
 
 _LOG = logging.getLogger(__name__)
 _DEFAULTS = LoadLimits()
@@ -57,7 +57,7 @@ def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS, roots: Sequence[Pat
     """
     source = Source(path, b"", limits)
     kind = _format(source)
-    source = Source(path, _read(source, path, roots), limits)
+    source = Source(path, read_file(path, limits=limits, roots=roots), limits)
     return _draft(source, kind, path.absolute().as_uri())
 
 
@@ -109,9 +109,18 @@ def _format_error(source: Source, mime: str = "") -> DocumentError:
     )
 
 
-def _read(source: Source, path: Path, roots: Sequence[Path]) -> bytes:
-    """Read a file's bytes, never more than the limit, and never from a pipe or device."""
-    limit = source.limits.max_bytes
+def read_file(path: Path, *, limits: LoadLimits = _DEFAULTS, roots: Sequence[Path] = ()) -> bytes:
+    """Read a file's bytes, never more than the limit, and never from a pipe or device. Blocks.
+
+    Args:
+        path: as for `load_file`, like all others.
+        limits: see there.
+        roots: see there.
+
+    Raises:
+        DocumentError: it is missing, unreadable, not a regular file, or too large.
+    """
+    source, limit = Source(path, b"", limits), limits.max_bytes
     try:
         with open_regular(path, roots=roots) as file:
             size = os.fstat(file.fileno()).st_size
@@ -127,7 +136,7 @@ def _read(source: Source, path: Path, roots: Sequence[Path]) -> bytes:
 def _irregular(source: Source) -> DocumentError:
     return source.error(
         "is a folder, pipe or device, not a regular file.",
-        advice="Give the path of a file; folders are loaded as folders.",
+        advice="Give the path of a file.",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import NotFoundError
@@ -13,9 +13,10 @@ from loom_core.runs.journal.rows.schema import SEQ_BITS
 
 if TYPE_CHECKING:
     from loom_core.runs.journal.rows.runs import StoredRun
+    from loom_core.runs.run import Attachment, Run
     from loom_core.storage.sql import SQLConnection, SQLRow
 
-__all__ = ["Step", "blob_of", "events_of", "steps_of"]
+__all__ = ["Step", "attachments_of", "blob_of", "events_of", "steps_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,15 @@ def steps_of(db: SQLConnection, run_id: str, run: int) -> list[Step]:
 def _event(row: SQLRow, run_id: str) -> StreamEvent:
     seq = row["key"] & (1 << SEQ_BITS) - 1
     return StreamEvent(row["type"], from_column(row["payload"]), run_id=run_id, seq=seq, at=row["at"])
+
+
+def attachments_of(db: SQLConnection, run: Run, key: int) -> tuple[Attachment, ...]:
+    """Return the attachments of a run with their bytes."""
+    sql = "SELECT content FROM blobs WHERE run = ? AND number <= ? ORDER BY number"
+    rows = db.execute(sql, (key, len(run.request.attachments)))
+    return tuple(
+        replace(each, data=row["content"]) for each, row in zip(run.request.attachments, rows, strict=True)
+    )
 
 
 def blob_of(db: SQLConnection, stored: StoredRun, number: int) -> tuple[bytes, str]:

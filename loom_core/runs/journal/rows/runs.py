@@ -10,7 +10,7 @@ from loom_core.errors import NotFoundError
 from loom_core.llm.interface import Usage
 from loom_core.runs.journal.rows.json_column import from_column, to_column
 from loom_core.runs.journal.rows.schema import SEQ_BITS
-from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunUsage
+from loom_core.runs.run import Attachment, Budget, Pending, Run, RunRequest, RunStatus, RunUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,8 +57,11 @@ _USAGE = [field.name for field in fields(Usage)]
 _PENDING = [field.name for field in fields(Pending)]
 _BUDGET = [field.name for field in fields(Budget)]
 _REQUEST = [
-    field.name for field in fields(RunRequest) if field.name not in {"budget", "session_id", "caller"}
+    field.name
+    for field in fields(RunRequest)
+    if field.name not in {"attachments", "budget", "session_id", "caller"}
 ]
+_ATTACHMENT = [field.name for field in fields(Attachment) if field.name != "data"]
 
 
 def row_limit(limit: int) -> int:
@@ -88,8 +91,12 @@ def event_keys(run: int, *, after: int = 0) -> tuple[int, int]:
 
 
 def request_column(request: RunRequest) -> str:
-    """Serialize a request to JSON, without the fields that have their own columns."""
+    """Serialize a request to JSON, without what is in other columns: the bytes of attachments are blobs."""
     body = {name: getattr(request, name) for name in _REQUEST}
+    if request.attachments:
+        body["attachments"] = [
+            {name: getattr(each, name) for name in _ATTACHMENT} for each in request.attachments
+        ]
     return to_column({**body, "budget": {name: getattr(request.budget, name) for name in _BUDGET}})
 
 
@@ -165,10 +172,12 @@ def _with_time(db: SQLConnection, stored: StoredRun, last: int | None) -> Stored
 
 
 def _parse_request(body: Mapping[str, Any], *, session_id: str, caller: str) -> RunRequest:
-    others = {name: value for name, value in body.items() if name not in {"budget", "allowed_tools"}}
+    own = {"attachments", "budget", "allowed_tools"}
+    others = {name: value for name, value in body.items() if name not in own}
     tools: list[str] | None = body["allowed_tools"]
     return RunRequest(
         **others,
+        attachments=tuple(Attachment(b"", **each) for each in body.get("attachments", ())),
         budget=Budget(**body["budget"]),
         allowed_tools=None if tools is None else tuple(tools),
         session_id=session_id,

@@ -100,7 +100,8 @@ async def _run(service: AgentService, args: argparse.Namespace, interrupts: Inte
     goal = " ".join(args.goal)
     if goal == "-":
         goal = await interrupts.unless(_read_stdin)
-    run = await interrupts.unless(partial(start_run, service, args, goal, session=args.session))
+    start = partial(start_run, service, args, goal, session=args.session, attachments=args.attach)
+    run = await interrupts.unless(start)
     run, interrupted = await _watch(service, run, args, interrupts, after=0)
     if interrupted and run.status == "paused":
         say(f"Go on with: {_next(run)}")

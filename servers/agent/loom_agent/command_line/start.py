@@ -12,7 +12,7 @@ from loom_core.server.cli.named_values import parse_values
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from loom_agent.service import AgentService
     from loom_core.runs.run import Run
@@ -30,6 +30,7 @@ async def start_run(
     session: str = "",
     profile: str = "",
     output_schema: Mapping[str, Any] | None = None,
+    attachments: Sequence[str] = (),
 ) -> Run:
     """Start a run.
 
@@ -40,11 +41,14 @@ async def start_run(
         session: the conversation to continue; empty for a new one.
         profile: another profile than that of the command; empty for that.
         output_schema: JSON Schema of the final answer; None for a text.
+        attachments: paths and URLs of files.
 
     Raises:
         InvalidInputError: a limit is invalid.
-        LoomError: see `AgentService.start`.
+        LoomError: see `AgentService.start`, and `load_attachments`.
     """
+    from loom_core.agent.attachments import load_attachments
+
     asked: dict[str, Any] = {
         "iterations": args.iterations,
         "tokens": args.tokens,
@@ -64,6 +68,7 @@ async def start_run(
         output_schema=output_schema,
         context=parse_values(args.context, schema) if args.context else None,
         client="command line",
+        attachments=await load_attachments(attachments),
         server_seconds=_SERVER_SECONDS,
     )
 

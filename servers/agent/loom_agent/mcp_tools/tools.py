@@ -53,9 +53,9 @@ _Wait = Annotated[
 ]
 _SessionId = Annotated[str, Field(description="`session_id` of an answer.", min_length=1)]
 _RUN = (
-    "Have an autonomous agent work on a goal of several steps, with tools, knowledge bases and other MCP "
-    "servers of its own. The run outlives this call: on `working`, go on with agent_wait; on "
-    "`input_required`, the user decides. Returns its status, the output so far, and in `next` what to do."
+    "Have an autonomous agent work on a goal of several steps, with its own tools, knowledge bases and "
+    "MCP servers. The run outlives this call: on `working`, go on with agent_wait; on "
+    "`input_required`, the user decides. Returns its status, its output, and in `next` what to do."
 )
 _APPLIED_SECONDS = 5.0  # timeout for a command to be applied
 _LAST_SEQ = 2**32 - 1
@@ -97,26 +97,29 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
             str,
             Field(description="The whole goal: the agent knows nothing else."),
         ],
-        session_id: Annotated[str, Field(description="Conversation to continue; by default a new one.")] = "",
+        session_id: Annotated[str, Field(description="Conversation to continue.")] = "",
         wait_seconds: _Wait = LONGEST_WAIT,
-        profile: Annotated[str, Field(description="Kind of agent, as loom://tools lists them.")] = "",
+        profile: Annotated[str, Field(description="Kind of agent; see loom://tools.")] = "",
         allowed_tools: Annotated[
             list[str] | None,
-            Field(description="Names of tools it may call, with * and ?; left out, all."),
+            Field(description="Tools it may call, with * and ?."),
         ] = None,
         budget: Annotated[
             BudgetInput | None,
-            Field(description="Limits, within the profile's."),
+            Field(description="Within the profile's."),
         ] = None,
         output_schema: Annotated[
             dict[str, Any] | None,
-            Field(description="JSON Schema of the final answer."),
+            Field(description="JSON Schema of the answer."),
         ] = None,
         context: Annotated[
             dict[str, Any] | None,
-            Field(description="What the profile takes; see loom://tools."),
+            Field(description="As the profile takes it."),
         ] = None,
         idempotency_key: Annotated[str, Field(description="The same key gets the same run.")] = "",
+        attachments: Annotated[
+            list[str] | None, Field(description="Files: `data:` URLs, URLs, paths.")
+        ] = None,
     ) -> ToolReply[RunInfo]:
         # After an input request of the multi round-trip protocol this is called again, for the same run.
         run_id = ctx.client_input.kept.get("run_id", "")
@@ -131,6 +134,7 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
                 context=context,
                 idempotency_key=idempotency_key,
                 client=ctx.client,
+                attachments=attachments or (),
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
         run = await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds, task="aborts")

@@ -256,13 +256,17 @@ class Agents:
             profile.permissions, base=self._files(profile).absolute(), otherwise=profile.otherwise
         )
 
+    def file_root(self, profile: ProfileConfig) -> Path | None:
+        """Return the folder of the file tools of a profile; None if it has none."""
+        if profile.tools.files is not None:
+            return self._settings.config.parent / profile.tools.files.root.expanduser()
+        return self._settings.root
+
     def _files(self, profile: ProfileConfig) -> Path:
         """Return the base folder of relative paths, in rules and in calls."""
+        if (root := self.file_root(profile)) is not None:
+            return root
         folder = self._settings.config.parent
-        if profile.tools.files is not None:
-            return folder / profile.tools.files.root.expanduser()
-        if self._settings.root is not None:
-            return self._settings.root
         if profile.tools.shell is not None:
             return folder / profile.tools.shell.root.expanduser()
         return folder
