@@ -94,7 +94,7 @@ async def fetch_attachment(url: str, *, policy: NetPolicy | None = None) -> Atta
     Raises:
         NetError: the URL is not allowed, or cannot be fetched.
     """
-    policy = policy or NetPolicy(setting="fetch_attachment(…, policy=NetPolicy.allowing(…))")
+    policy = policy or NetPolicy(setting="the `policy` of `fetch_attachment`, in a program")
     client = GuardedClient(
         replace(policy, max_bytes=MAX_FILE_BYTES, smaller="Attach a part of it as a file.")
     )

@@ -27,7 +27,7 @@ from pydantic import Field
 
 from loom_core.agent.compaction.summary import SECTIONS, format_sections, parse_sections
 from loom_core.cjk import is_chinese
-from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
+from loom_core.llm.messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question, Tool
@@ -142,8 +142,9 @@ def _goal(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
     """Return the last message of the user, without retrieved passages, and the messages after it."""
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
-        if isinstance(message, UserMessage) and _PASSAGE not in message.text:
-            return message.text, messages[place + 1 :]
+        said = message.parts[-1] if isinstance(message, UserMessage) else None  # after attachments
+        if isinstance(said, TextPart) and _PASSAGE not in said.text:
+            return said.text, messages[place + 1 :]
     return "", messages
 
 
