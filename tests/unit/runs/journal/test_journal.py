@@ -15,7 +15,7 @@ from loom_core.llm.interface import Usage
 from loom_core.observability.log_fields import logging_with
 from loom_core.runs.commands import OperatorMessage
 from loom_core.runs.journal import Journal, NewEvent, RunLog
-from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunUsage, caller_name
+from loom_core.runs.run import Attachment, Budget, Pending, Run, RunRequest, RunUsage, caller_name
 
 
 @pytest.fixture(params=["file", "memory", "postgres"])
@@ -211,6 +211,25 @@ async def test_a_blob_is_read_by_its_number(journal: Journal):
     assert await journal.blob(run.id, 2) == (b"\x89PNG", "image/png")
     with pytest.raises(NotFoundError, match="no blob 4"):
         await journal.blob(run.id, 4)
+
+
+async def test_attachments_are_blobs_that_only_the_executor_of_a_run_loads(journal: Journal):
+    attachments = (
+        Attachment(b"\x89PNG", "猫.png", "image/png"),
+        Attachment("喵".encode(), "a.txt", "text/plain"),
+    )
+    run = await journal.create(RunRequest(goal="看", attachments=attachments))
+    async with await claimed(journal, run.id) as log:
+        assert [each.data for each in log.run.request.attachments] == [b"\x89PNG", "喵".encode()]
+        assert await log.save_blob(b"", "text/plain") == 3
+        log.add("agent_finish", {}, status="completed")
+    (listed,) = await journal.runs()
+    assert listed.request.attachments == attachments  # by their digests
+    assert {each.data for each in listed.request.attachments} == {b""}
+    fork = await journal.fork(run.id, listed.request, [1])
+    assert await journal.blob(fork.id, 1) == (b"\x89PNG", "image/png")
+    await journal.purge(run.id)
+    assert await journal.blob(fork.id, 2) == ("喵".encode(), "text/plain")
 
 
 async def test_the_same_key_gives_the_same_run_to_the_same_caller_only(journal: Journal):
