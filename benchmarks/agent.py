@@ -5,11 +5,11 @@
     python benchmarks/agent.py steps FOLDER/bin/python
     python benchmarks/agent.py runs --count 1000
 
-`steps`: the same scripted runs by turns in Loom (journal in a file) and in openai-agents, pydantic-ai and
-langgraph, each in a process of its own (`agent_runs.py`), PYTHON being one that has them. Markdown is
-printed: milliseconds of processor time and of wall time for a step with one call, and for one more call of a
-turn that has several; the median of all rounds, and how many times Loom's. A real model takes some 1,000 ms
-for a step.
+`steps`: the same scripted runs by turns in Loom (with its journal in a file; with everything on; with an
+audit log, too) and in openai-agents, pydantic-ai and langgraph, each in a process of its own
+(`agent_runs.py`), PYTHON being one that has them. Markdown is printed: milliseconds of processor time and of
+wall time for a step with one call, and for one more call of a turn that has several; the median of all
+rounds, and how many times Loom's. A real model takes some 1,000 ms for a step.
 
 `runs`: so many runs at the same time in one process, each of several steps, with a model that takes a while.
 Printed are the memory, and how long the runs took next to one alone.
@@ -85,7 +85,8 @@ def main() -> None:
 def compare(python: str, folder: str, *, rounds: int) -> None:
     """Do the same runs by turns and print what they took."""
     with ExitStack() as stack:
-        frameworks = [Framework(sys.executable, "loom", folder)]
+        ours = ("loom", "loom-everything", "loom-audited")
+        frameworks = [Framework(sys.executable, name, folder) for name in ours]
         frameworks += [Framework(python, name) for name in ("openai-agents", "pydantic-ai", "langgraph")]
         for framework in frameworks:
             stack.callback(framework.close)

@@ -1,12 +1,16 @@
 """Runs of an agent framework with a scripted model, for `agent.py`, which says how long each is.
 
     python benchmarks/agent_runs.py loom FOLDER
+    python benchmarks/agent_runs.py loom-everything FOLDER
+    python benchmarks/agent_runs.py loom-audited FOLDER
     python benchmarks/agent_runs.py langgraph
 
 Reads lines `STEPS CALLS`, makes one run of so many turns with so many parallel calls each, and prints the
 seconds of processor time and of wall time that it took. The model answers at once and the tool adds two
 numbers, so that all of it is the framework's. Everybody streams the events of the run; Loom keeps its journal
-in a file.
+in a file. `loom-everything` has besides what a service in production turns on: guardrails, memory of the
+user, skills, permissions by rules, retries, a context, an injected argument, and instructions that are
+computed each turn. `loom-audited` writes an audit log, too, which has each decision before its call is made.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import asyncio
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +57,77 @@ def loom(folder: str) -> Run:
         llm = MockProvider([*answers, "done"])
         agent = Agent(llm, tools=[adding], journal=journal, budget=Budget(iterations=steps + 1))
         finished = [event async for event in agent.stream("go") if event.type == "agent_finish"]
+        assert finished[0].payload["output"] == "done"
+
+    return run
+
+
+def loom_everything(folder: str, *, audited: bool = False) -> Run:
+    """Loom with all that a run can have, see the head of this file."""
+    from loom_core.agent import (
+        Agent,
+        AnswerValidator,
+        Budget,
+        DenyPattern,
+        Journal,
+        PiiRedaction,
+        RunContext,
+        SQLiteMemory,
+        UserMemory,
+    )
+    from loom_core.callbacks import MetricsCallback
+    from loom_core.llm.messages import ToolCallPart
+    from loom_core.testing import MockAnswer, MockLLM
+    from loom_core.tools import AuditLog, PermissionRule, Permissions, Toolbox, ToolRetries, tool
+
+    def instructions(context: RunContext[list[int]]) -> str:
+        return f"You add numbers for {context.caller}, who has {len(context.deps)} accounts."
+
+    async def add_to_account(context: RunContext[list[int]], a: int, b: int, account: str) -> str:
+        """Add two numbers."""
+        return f"{a + b + len(context.deps)} on {account} of {context.caller}"
+
+    home = Path(folder) / ("audited" if audited else "everything")
+    skill = home / "skills" / "sums" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: sums\ndescription: How sums are written.\n---\nWrite digits.\n")
+    journal = Journal(home / "runs.db")
+    rules = [
+        PermissionRule(action="deny", tool="*", args={"account": "closed-*"}, reason="It is closed."),
+        PermissionRule(action="allow", tool="add", args={"account": "A-*"}),
+    ]
+    parts: dict[str, Any] = {
+        "toolbox": Toolbox(
+            [tool(add_to_account, name="add", read_only=True, open_world=False)],
+            inject={"add": {"account": "account"}},
+        ),
+        "journal": journal,
+        "memory": SQLiteMemory(journal=journal),
+        "user_memory": UserMemory(home / "users"),
+        "skills": [home / "skills"],
+        "permissions": Permissions(rules),
+        "audit": AuditLog(home / "audit.jsonl") if audited else None,
+        "tool_retries": ToolRetries(retries=2, tools={"add": 3}),
+        "hooks": [
+            DenyPattern("(?i)ignore .* instructions", "That is no sum.", on=["input", "calls", "results"]),
+            AnswerValidator(lambda answer: None if answer else "Say something."),
+            PiiRedaction(),
+        ],
+        "callbacks": [MetricsCallback()],
+        "system_prompt": instructions,
+        "deps": [1, 2, 3],
+    }
+
+    async def run(steps: int, calls: int) -> None:
+        answers = [
+            MockAnswer(
+                calls=tuple(ToolCallPart(f"c{step}_{i}", "add", {"a": step, "b": i}) for i in range(calls))
+            )
+            for step in range(steps)
+        ]
+        agent = Agent(MockLLM([*answers, "done"]), budget=Budget(iterations=steps + 1), **parts)
+        stream = agent.stream("go", caller="Anna", context={"account": "A-1"})
+        finished = [event async for event in stream if event.type == "agent_finish"]
         assert finished[0].payload["output"] == "done"
 
     return run
@@ -198,6 +274,8 @@ def langgraph() -> Run:
 
 FRAMEWORKS: dict[str, Callable[..., Run]] = {
     "loom": loom,
+    "loom-everything": loom_everything,
+    "loom-audited": partial(loom_everything, audited=True),
     "openai-agents": openai_agents,
     "pydantic-ai": pydantic_ai,
     "langgraph": langgraph,

@@ -242,8 +242,28 @@ def secrets_in_environment(environment: Mapping[str, str] | None = None) -> list
     Args:
         environment: variables; by default those of the process, as they are now.
     """
-    variables = os.environ if environment is None else environment
-    return [secret for name, value in variables.items() for secret in _secrets_of(name, value)]
+    if environment is None:
+        return _environment_secrets.collect()
+    return [secret for name, value in environment.items() for secret in _secrets_of(name, value)]
+
+
+class _EnvironmentSecrets:
+    """Secrets of this process's environment, collected again once a variable has changed."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[Mapping[object, object], list[SecretStr]] = ({}, [])
+
+    def collect(self) -> list[SecretStr]:
+        # The variables as the system has them: comparing these costs a hundredth of decoding all of them.
+        variables: Mapping[object, object] = vars(os.environ).get("_data", os.environ)
+        seen, secrets = self._seen
+        if variables != seen:
+            seen, secrets = dict(variables), secrets_in_environment(dict(os.environ))
+            self._seen = seen, secrets
+        return secrets
+
+
+_environment_secrets = _EnvironmentSecrets()
 
 
 def _possible(forms: tuple[str, ...], text: str) -> Iterable[str]:

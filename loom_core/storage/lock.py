@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessLock"]
 
+_PID_WIDTH = 20
 _TRIES = 10
 _LOOK_SECONDS = 0.001
 
@@ -49,9 +50,8 @@ class ProcessLock:
         for _ in range(_TRIES):
             if _try_lock(file):
                 try:
-                    os.ftruncate(file, 0)
-                    os.lseek(file, 0, os.SEEK_SET)
-                    os.write(file, str(os.getpid()).encode())
+                    # Of fixed length: ext4 flushes a file that is truncated, which takes milliseconds.
+                    os.write(file, f"{os.getpid():<{_PID_WIDTH}}".encode())
                 except OSError:  # the disk is full: no process would ever release the lock
                     os.close(file)
                     raise

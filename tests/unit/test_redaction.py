@@ -227,6 +227,15 @@ def test_what_may_be_a_word_is_not_remembered_and_the_oldest_are_forgotten() -> 
     assert without_secrets("remembered-001999") == SECRET
 
 
+def test_a_variable_is_known_as_long_as_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("first-of-the-keys", "second-of-the-keys"):
+        monkeypatch.setenv("SHOP_API_KEY", value)
+        assert without_secrets(f"key: {value}") == f"key: {SECRET}"
+    assert without_secrets("first-of-the-keys") == "first-of-the-keys"
+    monkeypatch.delenv("SHOP_API_KEY")
+    assert without_secrets("second-of-the-keys") == "second-of-the-keys"
+
+
 def test_variables_that_are_called_secrets_and_passwords_in_addresses_are_known(tmp_path: Path) -> None:
     environment = {
         "OPENAI_API_KEY": "key-of-openai",

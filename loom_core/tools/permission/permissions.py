@@ -180,9 +180,7 @@ class Permissions:
             if (best is None or _before(each, best)) and each.fits(arguments):
                 best = each
         if best is not None:
-            return PermissionDecision(
-                best.action, best.rule.reason or f"A rule says so: {best.rule.summary}.", best.rule
-            )
+            return PermissionDecision(best.action, best.reason, best.rule)
         does = tool.annotations
         if does.read_only and not does.open_world:
             return PermissionDecision("allow", "It only reads what is here.")

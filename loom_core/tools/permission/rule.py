@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from posixpath import normpath
+from types import NoneType
 from typing import Any, Literal, Self, cast
 from unicodedata import normalize
 from urllib.parse import unquote
@@ -231,11 +232,17 @@ class CompiledRule:
     Args:
         rule: the rule.
         base: base of relative paths.
+
+    Attributes:
+        rule: see above.
+        action: what it decides.
+        reason: why, for people and models.
     """
 
     def __init__(self, rule: PermissionRule, *, base: str) -> None:
         self.rule = rule
         self.action: Verdict = rule.action
+        self.reason = rule.reason or f"A rule says so: {rule.summary}."
         self._strict = rule.action != "allow"
         self._tool = matcher(rule.tool, any_form=self._strict)
         self._source = matcher(rule.source, any_form=self._strict)
@@ -291,6 +298,9 @@ def leaves(value: object) -> Iterator[str]:
             yield str(part)
 
 
+_FLAT = (str, int, float, NoneType)
+
+
 def members(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
     """Iterate over all named values, at any depth: full name (`options.path`), own name, and value."""
     waiting: list[tuple[str, object]] = [("", arguments)]
@@ -300,7 +310,8 @@ def members(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, object]
             for name, value in cast("Mapping[str, object]", part).items():
                 whole = f"{above}.{name}" if above else name
                 yield whole, name, value
-                waiting.append((whole, value))
+                if not isinstance(value, _FLAT):
+                    waiting.append((whole, value))
         elif isinstance(part, list | tuple):
             waiting += ((above, each) for each in cast("list[object]", part))
 
