@@ -7,6 +7,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -278,3 +279,26 @@ def test_the_readme_of_the_agents_names_every_program():
     folder = _EXAMPLES / "agents"
     named = set(re.findall(r"\]\((\w+\.py)\)", (folder / "README.md").read_text(encoding="utf-8")))
     assert named == {path.name for path in folder.glob("*.py")}
+
+
+_FEATURES = _example("comparison/features")
+
+
+@pytest.mark.parametrize("feature", [name for name in _FEATURES.FEATURES if name != "durable"])
+async def test_a_feature_of_the_comparison_ends_as_in_other_frameworks(feature: str, tmp_path: Path):
+    example = _example("comparison/with_loom")
+    with _example("comparison/scripted_model").serve() as address:
+        async with example.connect(address) as model:
+            outcome = await getattr(example, feature)(model, tmp_path)
+    assert outcome == _FEATURES.FEATURES[feature].outcome
+
+
+def test_the_run_of_the_comparison_survives_a_kill(tmp_path: Path):
+    program = _EXAMPLES / "comparison" / "compare.py"
+    with _example("comparison/scripted_model").serve() as address:
+        command = [sys.executable, program, "run", "with_loom", "durable", address, tmp_path]
+        killed, resumed = (
+            subprocess.run(command, capture_output=True, text=True, timeout=60, check=False) for _ in range(2)
+        )
+    assert killed.returncode == -signal.SIGKILL
+    assert json.loads(resumed.stdout) == _FEATURES.FEATURES["durable"].outcome
