@@ -269,7 +269,7 @@ class ToolRound:
         about_call = bool(question.tool)
         pending = Pending(
             id=f"{planned.call.id}.{self._questions}",
-            kind="approval" if about_call else "question",
+            kind="unknown" if question.in_doubt else "approval" if about_call else "question",
             tool=question.tool or planned.name,
             arguments=dict(question.arguments if about_call else planned.arguments),
             arguments_schema=dict(question.arguments_schema),

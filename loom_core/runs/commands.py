@@ -145,7 +145,8 @@ def revives(order: Command, status: RunStatus) -> bool:
 def check_response(pending: Pending, said: ApprovalDecision | InputResponse) -> None:
     """Check an answer against the schema of the question, and edited arguments against the tool's schema.
 
-    An invalid schema refuses nothing: the tool has to check then. Nor is a request checked that asks again.
+    A call whose outcome is unknown cannot be edited. An invalid schema refuses nothing: the tool has to check
+    then. Nor is a request checked that asks again.
 
     Raises:
         InvalidInputError: the response does not fit; the message says where, what is expected and what came.
@@ -153,6 +154,11 @@ def check_response(pending: Pending, said: ApprovalDecision | InputResponse) -> 
     from loom_core.tools.arguments import ToolArguments, find_mismatches
     from loom_core.tools.schemas.form import schema_problem
 
+    if said.action == "edit" and pending.kind == "unknown":
+        raise InvalidInputError(
+            f"{said.id!r} may have been done already, with the arguments that it had.",
+            advice="Approve it to run it again as it was, or deny it.",
+        )
     is_answer = isinstance(said, InputResponse)
     schema = pending.schema if is_answer else pending.arguments_schema
     if said.action not in {"accept", "edit"} or pending.asks_again:

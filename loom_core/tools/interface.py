@@ -143,6 +143,7 @@ class Question:
         tool: the tool, if the question is whether it may be called; else empty.
         arguments: arguments of that call.
         arguments_schema: JSON Schema of the tool's arguments; empty if unknown.
+        in_doubt: whether that call may have been made already, and the question is whether to make it again.
     """
 
     text: str
@@ -152,6 +153,7 @@ class Question:
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arguments_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    in_doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

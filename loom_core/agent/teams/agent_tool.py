@@ -301,6 +301,7 @@ class ChildRun:
                         tool=tool,
                         arguments=pending.arguments,
                         arguments_schema=pending.arguments_schema,
+                        in_doubt=pending.kind == "unknown",
                     )
                 )
                 said = _decision(pending, answer)

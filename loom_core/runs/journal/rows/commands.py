@@ -224,11 +224,6 @@ def _check_answer(
             f"{order.id!r} cannot be approved for the rest of the run: each call needs an approval.",
             advice="Approve it once.",
         )
-    if isinstance(order, ApprovalDecision) and order.action == "edit" and pending.kind == "unknown":
-        raise InvalidInputError(
-            f"{order.id!r} may have been done already, with the arguments that it had.",
-            advice="Approve it to run it again as it was, or deny it.",
-        )
     check_response(pending, order)
 
 

@@ -10,7 +10,10 @@ import pytest
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
-from loom_core.llm.mock import MockProvider
+from loom_core.errors import InvalidInputError
+from loom_core.llm.interface import ChatRequest
+from loom_core.llm.messages import ToolMessage
+from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.run import Pending
 from loom_core.tools.function_tool import tool
@@ -159,3 +162,37 @@ async def test_who_was_asked_before_a_crash_is_asked_again_and_heard() -> None:
         await revived.send_command(run_id, ApprovalDecision(id=pending.id, action="approve"))
     assert written == ["甲.txt"]
     assert {run.status for run in (await runs_by_profile(boss)).values()} == {"completed"}
+
+
+async def test_a_call_there_that_may_have_been_made_is_no_ordinary_approval() -> None:
+    sent: list[str] = []
+    sending = anyio.Event()
+
+    @tool(open_world=False)
+    async def send(to: str) -> str:
+        """Send."""
+        sent.append(to)
+        sending.set()
+        if len(sent) == 1:
+            await anyio.sleep_forever()
+        return "sent"
+
+    def script(request: ChatRequest) -> MockAnswer | str:
+        return "done" if isinstance(request.messages[-1], ToolMessage) else one_call("send", to="王芳")
+
+    child = Agent(MockProvider(script), tools=[send], permissions="allow", name="child")
+    boss = boss_of(child, wait_for_commands=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(boss.run, "go")
+        await sending.wait()
+        group.cancel_scope.cancel()
+    revived = boss_of(child, llm=MockProvider(["done"]), journal=boss.journal, wait_for_commands=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(revived.resume, (await runs_by_profile(boss))["boss"].id)
+        run_id, pending = await first_pending(revived)
+        assert (pending.kind, pending.tool) == ("unknown", "研究员/send")
+        edit = ApprovalDecision(id=pending.id, action="edit", arguments={"to": "李雷"})
+        with pytest.raises(InvalidInputError, match="may have been done already"):
+            await revived.send_command(run_id, edit)
+        await revived.send_command(run_id, ApprovalDecision(id=pending.id, action="approve"))
+    assert sent == ["王芳", "王芳"]
