@@ -652,7 +652,8 @@ async def stream_events(
         if left := {task for task in (driving, following) if not task.done()}:
             for task in left:
                 task.cancel()
-            await asyncio.wait(left)
+            with anyio.CancelScope(shield=True):  # else the caller believes that the run is free by now
+                await asyncio.wait(left)
 
 
 async def _forward_events(run_id: str, journal: Journal, giving: MemoryObjectSendStream[StreamEvent]) -> None:

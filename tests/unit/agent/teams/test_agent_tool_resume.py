@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
+from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolMessage
@@ -57,6 +58,22 @@ async def test_a_run_that_is_aborted_aborts_the_runs_that_it_has_called() -> Non
     runs = await runs_by_profile(boss)
     assert {name: run.status for name, run in runs.items()} == {"boss": "aborted", "child": "aborted"}
     assert "发起它的运行已结束。" in runs["child"].problem
+
+
+async def test_a_run_that_is_aborted_aborts_the_runs_of_calls_of_its_calls(tmp_path: Path) -> None:
+    child, running = _waiting()
+    call = AgentTool(child, name="child", description="Waits.")
+    middle = Agent(MockProvider([one_call("child", goal="wait"), "done"]), tools=[call], name="middle")
+    boss = boss_of(middle, journal=Journal(tmp_path / "runs.db"))
+    async with RunHost(boss.journal, {boss.name: boss}) as host:
+        run = await host.start(boss.request("go"))
+        await running.wait()
+        await boss.send_command(run.id, Abort())
+        await boss.journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
+        runs = await runs_by_profile(boss)
+    assert {name: run.status for name, run in runs.items()} == dict.fromkeys(
+        ("boss", "middle", "child"), "aborted"
+    )
 
 
 async def test_a_run_that_is_stopped_and_then_aborted_aborts_what_it_has_called_before() -> None:
