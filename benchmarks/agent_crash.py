@@ -3,21 +3,24 @@
     python benchmarks/agent_crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER] [--database URL]
 
 Processes that share one journal drive scripted runs of several turns, with calls side by side and one after
-the other, some of which fail and are retried, an agent as a tool, conversations that are shortened, and
-sessions that go on; another process begins the runs, approves, changes and refuses calls, pauses, aborts,
-resumes (`agent_crash_actor.py`). One of them gets SIGKILL at a random moment and is started again. What the
-tools do is counted here, outside of the processes that are killed.
+the other, some of which fail and are retried, an agent as a tool, a router with two members, conversations
+that are shortened, sessions that go on, and notes about users; another process begins the runs, approves,
+changes and refuses calls, pauses, aborts, resumes (`agent_crash_actor.py`). One of them gets SIGKILL at a
+random moment and is started again. What the tools do is counted here, outside of the processes that are
+killed.
 
 At last all runs are let come to their end, and each is compared with what was counted: no call that must not
 be made twice was, unless a person said so of one of which no one knew; nothing has a result that was not
 done; what was refused was not done, and what was changed was done as changed; every call has one result, and
-events are numbered without a gap. What the model was asked with, each time as long as it got before it was
-shortened, and each conversation that is remembered, is sent to strict fakes of OpenAI and Anthropic.
+events are numbered without a gap; what users have said about themselves is noted, once. What the model was
+asked with, each time as long as it got before it was shortened, and each conversation that is remembered, is
+sent to strict fakes of OpenAI and Anthropic.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import socketserver
 import sys
 import threading
@@ -39,6 +42,8 @@ sys.path.append(str(Path(__file__).parents[1]))  # for the fake vendors of the t
 
 _ACTOR = Path(__file__).with_name("agent_crash_actor.py")
 _REPEATABLE = frozenset({"read", "fetch", "put"})
+_AGENTS = frozenset({"help", "left", "right"})
+_ALLERGY = re.compile("我对.+?过敏")
 _VENDORS = ("openai", "anthropic")
 
 
@@ -120,7 +125,7 @@ class _Calls:
         decided, results = self.decided.get(id_), self.results.get(id_)
         attempts = self.attempts.get(id_, [])
         once = self.tools[id_] not in _REPEATABLE
-        if self.tools[id_] == "help":  # what is done for it is done in a run of its own
+        if self.tools[id_] in _AGENTS:  # what is done for it is done in a run of its own
             return [] if results is not None and len(results) == 1 else [f"results {results}"]
         found = {
             f"results {results}": results is None or len(results) != 1,
@@ -157,6 +162,7 @@ class Findings:
         memory = SQLiteMemory(journal=journal)
         sessions: dict[str, list[Message]] = {}
         histories: list[Sequence[Message]] = []
+        said: dict[str, set[str]] = {}
         for run in reversed(await journal.runs(limit=100_000)):
             self.counts[f"runs {run.status}"] += 1
             events = await journal.events(run.id, limit=100_000)
@@ -164,16 +170,20 @@ class Findings:
             self._check_calls(run, events)
             requests, conversation = await _conversations(journal, run.id)
             histories += requests
+            if run.request.profile == "default" and run.status == "completed":
+                said.setdefault(run.request.caller, set()).update(_ALLERGY.findall(run.request.goal))
             sessions[run.request.session_id] = conversation
         for session_id, conversation in sessions.items():
             if await memory.messages(session_id) != conversation:
                 self.wrong.append(f"session {session_id} is not remembered as it was")
         await journal.aclose()
+        await self._check_notes(path, said)
         await self._check_taken([*histories, *sessions.values()])
 
     def _check_run(self, run: Run, events: Sequence[StreamEvent]) -> None:
         number = _number(run)
-        self.counts["runs for a call"] += run.request.profile == "helper"
+        self.counts["runs for a call"] += run.request.profile in {"helper", "left", "right"}
+        self.counts["runs of the router"] += run.request.profile == "desk"
         types = Counter(event.type for event in events)
         self.counts["events"] += len(events)
         for type_ in ("compression_applied", "paused", "aborted", "resumed", "message_received"):
@@ -201,6 +211,17 @@ class Findings:
         strange = {call for run_id, call in self._done if run_id == run.id} - calls.tools.keys()
         if strange:
             self.wrong.append(f"{where}: done without being wanted: {strange}")
+
+    async def _check_notes(self, path: Path, said: dict[str, set[str]]) -> None:
+        """Compare the notes about users with what they have said in runs that completed."""
+        from agent_crash_actor import user_memory
+
+        memory = user_memory(path)
+        for user, expected in said.items():
+            notes = [note.text for note in await memory.notes(user)]
+            self.counts["notes"] += len(notes)
+            if len(notes) > len(set(notes)) or expected - set(notes):
+                self.wrong.append(f"{user} said {expected}, and noted is {notes}")
 
     async def _check_taken(self, histories: Sequence[Sequence[Message]]) -> None:
         from loom_core.errors import LoomError

@@ -5,9 +5,10 @@
 
 `drive` executes runs. Their model's replies follow from the conversation alone, so that they are the same in
 every process; the process that listens at the socket counts the effects of tools. One of the tools is an
-agent, with its own task and the same other tools. `person` starts runs, answers their questions, and now
-and then pauses, aborts, resumes or messages one; once the file `JOURNAL.stop` is there, it starts nothing and
-lets all runs come to their end.
+agent, with its own task and the same other tools. Some runs are of a router, as in agent.json, which hands
+the task to one of two such agents. Users say what they are allergic to, which is noted. `person` starts runs,
+answers their questions, and now and then pauses, aborts, resumes or messages one; once the file
+`JOURNAL.stop` is there, it starts nothing and lets all runs come to their end.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from pathlib import Path
 
 import anyio
 from killing import journal_place
+from loom_agent.profiles.composition import CompositionModel, step_tools
+from loom_agent.profiles.profile_config import ProfileConfig
 from person import BY, Person, act
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.compaction.summary import SECTIONS
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.teams.agent_tool import AgentTool
+from loom_core.agent.user_memory.memory import UserMemory
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
@@ -49,6 +54,10 @@ _RETRIES = ToolRetries(base=0.3)  # long enough for some processes to be killed 
 _WINDOW = 4000  # tokens, so that a run of many steps is shortened
 _FIRST_HELP = 1_000_000  # tasks from here on are those of the agent that is a tool
 _LOOK_SECONDS = 0.3
+_ROUTES = {"left": {"when": "任务 \\d*[02468]："}, "right": {}}
+_ENDED = {"completed", "aborted"}
+_USERS = ("小李", "小张", "小陈")
+_ALLERGIES = ("花生", "虾", "牛奶", "芒果", "花粉")
 
 
 class World:
@@ -141,32 +150,56 @@ def summary(request: ChatRequest) -> str:
     )
 
 
+def user_memory(path: Path) -> UserMemory:
+    """Return the memory of users that belongs to a journal."""
+    return UserMemory(path.with_name("users"), embedder=HashingEmbedder())
+
+
 async def drive(path: Path, address: str) -> None:
     """Drive whatever no one drives."""
     journal = Journal(journal_place(path))
     rules = [PermissionRule(action="ask", tool="sign"), PermissionRule(action="allow", tool="*")]
     tools, memory = World(address).tools, SQLiteMemory(journal=journal)
-    helper = Agent(
-        MockProvider(answer, delay=0.002),
-        tools=tools,
+
+    def member(name: str, *more: AgentTool) -> Agent:
+        return Agent(
+            MockProvider(answer, delay=0.002),
+            tools=[*tools, *more],
+            journal=journal,
+            memory=memory,
+            permissions=Permissions(rules),
+            compaction=None,
+            tool_retries=_RETRIES,
+            name=name,
+            description="Does a task.",
+        )
+
+    helper = member("helper")
+    members = step_tools([member(name, AgentTool(helper, name="help")) for name in _ROUTES])
+    routes = ProfileConfig.model_validate({"router": {"routes": _ROUTES, "default": "right"}})
+    desk = Agent(
+        CompositionModel(routes, members, llm=None),
+        tools=members,
+        journal=journal,
         memory=memory,
         permissions=Permissions(rules),
+        wait_for_commands=True,
         compaction=None,
-        tool_retries=_RETRIES,
-        name="helper",
-        description="Does a task.",
+        name="desk",
     )
     agent = Agent(
         MockProvider(answer, delay=0.002),
         tools=[*tools, AgentTool(helper, name="help")],
         journal=journal,
         memory=memory,
+        user_memory=user_memory(path),
         permissions=Permissions(rules),
         wait_for_commands=True,
         tool_retries=_RETRIES,
         compaction=Compaction(llm=MockProvider(summary, delay=0.02), window=_WINDOW),
     )
-    async with agent, RunHost(journal, {agent.name: agent}, look_seconds=_LOOK_SECONDS):
+    agents = {each.name: each for each in (agent, desk)}
+    async with agent, RunHost(journal, agents, look_seconds=_LOOK_SECONDS):
         print("began", flush=True)
         await anyio.sleep_forever()
 
@@ -177,16 +210,26 @@ class Client(Person):
     resumes = 0.03
 
     def _is_own(self, run: Run) -> bool:
-        return run.request.profile != "helper"
+        return run.request.profile in {"default", "desk"}
+
+    async def _see_to(self, run: Run, *, stopping: bool) -> None:
+        if run.request.profile not in _ROUTES:  # the router fails if a member is aborted
+            await super()._see_to(run, stopping=stopping)
 
     async def _begin(self) -> None:
         latest = [run for run in await self._journal.runs(limit=100) if self._is_own(run)]
         number = int(latest[0].request.idempotency_key) + 1 if latest else 1
-        request = RunRequest(goal=_GOAL.format(number=number), idempotency_key=str(number))
-        ended = [run for run in latest if run.status in {"completed", "aborted"}][:20]
-        if ended and self._dice.random() < 0.4:
-            session_id = self._dice.choice(ended).request.session_id
-            request = RunRequest(goal=request.goal, idempotency_key=str(number), session_id=session_id)
+        user, allergy = self._dice.choice(_USERS), self._dice.choice(_ALLERGIES)
+        of_user = [run.request for run in latest if run.status in _ENDED and run.request.caller == user]
+        earlier = self._dice.choice(of_user[:20]) if of_user and self._dice.random() < 0.4 else None
+        profile = self._dice.choices(["default", "desk"], [0.7, 0.3])[0]
+        request = RunRequest(
+            goal=f"{_GOAL.format(number=number)}我对{allergy}过敏。",
+            idempotency_key=str(number),
+            caller=user,
+            profile=profile if earlier is None else earlier.profile,
+            session_id="" if earlier is None else earlier.session_id,
+        )
         try:
             await self._journal.create(request)
         except InvalidInputError:  # the session is at work
