@@ -102,7 +102,7 @@ async def structured(model: LLMProvider, folder: Path) -> str:
 
     agent = Agent(model)
     result = await agent.run("Rate this week from 1 to 5.", output_schema=Rating)
-    return f"{result.or_raise().structured.stars} stars"
+    return f"{result.or_raise().data.stars} stars"
 
 
 async def session(model: LLMProvider, folder: Path) -> str:
