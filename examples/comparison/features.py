@@ -24,6 +24,7 @@ FEATURES = {
     "user_memory": Feature("Memory of a user across conversations", "Rice."),
     "agents": Feature("An agent as a tool", "In 589."),
     "approval": Feature("Approval of a call", "It is paid."),
+    "image": Feature("An image with the question", "A graph."),
     "fork": Feature("Fork of a run, with another result of a call", "To the museum. To the park."),
     "streaming": Feature("Streaming", "Once upon a time there was a loom."),
     "durable": Feature("A run that survives kill -9", "Your table is booked. once "),

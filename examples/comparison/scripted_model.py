@@ -101,6 +101,7 @@ RULES: Mapping[str, Callable[[Seen], str | Call | Value]] = {
     ),
     "When was Hangzhou founded?": lambda _: "In 589.",
     "Pay 40 euros to the florist.": _pay,
+    "What does the picture show?": lambda seen: "A graph." if seen.images else "Nothing.",
     "Where shall we go on Saturday?": lambda seen: (
         ("To the museum." if "rain" in seen.result else "To the park.")
         if seen.results

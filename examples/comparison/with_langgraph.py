@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,8 @@ from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel, Field
+
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "graph-page.png"
 
 
 @dataclass
@@ -185,6 +188,19 @@ async def approval(model: BaseChatModel, folder: Path) -> str:
     decisions = [{"type": "approve" if each["args"]["amount"] <= 50 else "reject"} for each in requests]
     result = await agent.ainvoke(Command(resume={"decisions": decisions}), thread)
     return result["messages"][-1].content
+
+
+async def image(model: BaseChatModel, folder: Path) -> str:
+    """A part of the question, in base64."""
+    data = b64encode(PICTURE.read_bytes()).decode()
+    question = HumanMessage(
+        [
+            {"type": "text", "text": "What does the picture show?"},
+            {"type": "image", "base64": data, "mime_type": "image/png"},
+        ]
+    )
+    result = await create_agent(model).ainvoke({"messages": [question]})
+    return result["messages"][-1].text
 
 
 async def fork(model: BaseChatModel, folder: Path) -> str:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from loom_core.agent import Pending
     from loom_core.llm import LLMProvider
 
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "graph-page.png"
+
 
 @dataclass
 class Deps:
@@ -142,6 +144,12 @@ async def approval(model: LLMProvider, folder: Path) -> str:
 
     agent = Agent(model, tools=[pay], approve=approve)
     return (await agent.run("Pay 40 euros to the florist.")).or_raise().output
+
+
+async def image(model: LLMProvider, folder: Path) -> str:
+    """Paths, addresses or bytes; documents become text."""
+    result = await Agent(model).run("What does the picture show?", attachments=[PICTURE])
+    return result.or_raise().output
 
 
 async def fork(model: LLMProvider, folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -26,8 +27,10 @@ from agents import (
 )
 from agents.mcp import MCPServerStdio
 from openai import AsyncOpenAI
-from openai.types.responses import ResponseTextDeltaEvent
+from openai.types.responses import ResponseInputItemParam, ResponseTextDeltaEvent
 from pydantic import BaseModel, Field
+
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "graph-page.png"
 
 
 @dataclass
@@ -174,6 +177,19 @@ async def approval(model: Model, folder: Path) -> str:
         decide = state.approve if json.loads(call.arguments)["amount"] <= 50 else state.reject
         decide(call)
     return (await Runner.run(agent, state)).final_output
+
+
+async def image(model: Model, folder: Path) -> str:
+    """A part of the question, as a data: address."""
+    address = f"data:image/png;base64,{b64encode(PICTURE.read_bytes()).decode()}"
+    question: ResponseInputItemParam = {
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "What does the picture show?"},
+            {"type": "input_image", "image_url": address, "detail": "auto"},
+        ],
+    }
+    return (await Runner.run(Agent("viewer", model=model), [question])).final_output
 
 
 async def fork(model: Model, folder: Path) -> str:

@@ -11,6 +11,7 @@ from fastmcp.client.transports import StdioTransport
 from pydantic import BaseModel, Field
 from pydantic_ai import (
     Agent,
+    BinaryContent,
     DeferredToolRequests,
     DeferredToolResults,
     ModelRequest,
@@ -23,6 +24,8 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
+
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "graph-page.png"
 
 
 @dataclass
@@ -167,6 +170,12 @@ async def approval(model: Model, folder: Path) -> str:
         decisions.approvals[call.tool_call_id] = call.args_as_dict()["amount"] <= 50
     history = result.all_messages()
     return (await agent.run(message_history=history, deferred_tool_results=decisions)).output
+
+
+async def image(model: Model, folder: Path) -> str:
+    """A part of the question, from a path, bytes or an address."""
+    picture = BinaryContent.from_path(PICTURE)
+    return (await Agent(model).run(["What does the picture show?", picture])).output
 
 
 async def fork(model: Model, folder: Path) -> str:
