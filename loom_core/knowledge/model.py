@@ -223,8 +223,9 @@ class KnowledgeItem:
         relevance: 0 to 1, comparable within one answer; across answers where the source says so
             (`KnowledgeBaseProvider.relevance_is_absolute`).
         metadata: further fields; for Loom's own knowledge bases `title`, `heading_path`,
-            `start`, `end`, `page`, `document_id`, `language`, `scores` (by channel) and `why` (the
-            path of evidence, a list of sentences), besides the document's own metadata.
+            `start`, `end`, `page`, `document_id`, `language`, `scores` (by channel), `why` (the path of
+            evidence, a list of sentences) and, if one stands out, `answer_sentence` (the part of the content
+            that probably answers), besides the document's own metadata.
     """
 
     id: str

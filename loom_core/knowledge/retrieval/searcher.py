@@ -18,6 +18,7 @@ from anyio import from_thread, to_thread
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError, StoreUnavailableError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.overview.global_questions import parse_global_question
+from loom_core.knowledge.retrieval.answer_sentence import mark_answer_sentences
 from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.confidence import Match, assess_match
 from loom_core.knowledge.retrieval.config import Strategy
@@ -269,6 +270,7 @@ class Searcher:
         if topics is not None and found:
             found = spread_by_topic(found, topics, limit=wanted.candidates(limit))
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
+        passages = await to_thread.run_sync(mark_answer_sentences, text, passages)
         notes = [*asked.notes, *found_notes, *refining_notes]
         if topics is not None and passages:
             notes.append(spread_note(passages))

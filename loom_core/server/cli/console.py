@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = ["ProgressBar", "accept_any_text", "close_output", "confirm", "out", "out_json", "say", "strong"]
+__all__ = [
+    "ProgressBar",
+    "accept_any_text",
+    "close_output",
+    "confirm",
+    "emphasize",
+    "out",
+    "out_json",
+    "say",
+    "strong",
+]
 
 _REFRESH = 0.1  # seconds between two drawings on a terminal,
 _REFRESH_LOG = 5.0  # and between two lines elsewhere
@@ -80,6 +90,11 @@ def strong(text: str) -> str:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"{_BOLD}{text}{_PLAIN}"
+
+
+def emphasize(text: str, part: str) -> str:
+    """Return a text with the first occurrence of a part of it `strong`, each line by itself."""
+    return text.replace(part, "\n".join(map(strong, part.splitlines())), 1)
 
 
 def _harmless(text: str) -> str:

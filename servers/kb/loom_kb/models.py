@@ -40,6 +40,7 @@ _CONCISE: dict[str, object] = {
     "relevance": None,
     "scores": {},
     "why": [],
+    "answer_sentence": "",
 }
 
 
@@ -64,6 +65,7 @@ class Passage(BaseModel):
         default={}, description="By channel: bm25, vector (cosine), links, graph."
     )
     why: list[str] = Field(default=[], description="The path of evidence.")
+    answer_sentence: str = Field(default="", description="Its sentence that probably answers.")
 
 
 class QueryResult(BaseModel):

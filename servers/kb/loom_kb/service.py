@@ -512,6 +512,7 @@ def _passage(number: int, item: KnowledgeItem) -> Passage:
         relevance=item.relevance,
         scores=m["scores"],
         why=[*m["why"], *(f"{other} has the same ({id_})" for other, _, id_ in copies)],
+        answer_sentence=m.get("answer_sentence", ""),
     )
 
 

@@ -39,6 +39,7 @@ _CONCISE: dict[str, object] = {
     "relevance": None,
     "scores": {},
     "why": [],
+    "answer_sentence": "",
 }
 
 
@@ -62,6 +63,7 @@ class Passage(BaseModel):
         default={}, description="By channel; `source` is what the source itself gave."
     )
     why: list[str] = Field(default=[], description="The path of evidence, where the source tells it.")
+    answer_sentence: str = Field(default="", description="Its sentence that probably answers.")
     also_in: list[str] = Field(default=[], description="Ids of the same text in other sources.")
 
     def concise(self) -> Passage:

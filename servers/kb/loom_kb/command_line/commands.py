@@ -15,7 +15,7 @@ from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.near_duplicates import percent
 from loom_core.knowledge.uris import display_uri, uri_of
 from loom_core.server.cli.command_line import parse_filters
-from loom_core.server.cli.console import out, out_json, say, strong
+from loom_core.server.cli.console import emphasize, out, out_json, say, strong
 from loom_core.server.cli.health import fact_lines
 from loom_core.server.search.citations import citation
 from loom_kb.command_line.folder_sync import sync
@@ -199,7 +199,7 @@ def _print_answer(result: QueryResult, *, detailed: bool) -> None:
         if detailed:
             out("    scores: " + ", ".join(f"{name} {value:.3g}" for name, value in passage.scores.items()))
             out("    why: " + "; ".join(passage.why))
-        for line in passage.text.strip().splitlines():
+        for line in emphasize(passage.text, passage.answer_sentence).strip().splitlines():
             out(f"    {line}")
         out()
     for note in filter(None, [coverage_line(result.embedded, result.total), *result.notes]):

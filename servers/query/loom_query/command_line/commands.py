@@ -8,7 +8,7 @@ import anyio
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.cli.command_line import parse_filters
-from loom_core.server.cli.console import out, out_json, say, strong
+from loom_core.server.cli.console import emphasize, out, out_json, say, strong
 from loom_core.server.search.citations import citation
 from loom_query.service import QueryService
 from loom_query.texts import passage_lines, sentence_line, source_line
@@ -121,9 +121,10 @@ async def _sources(service: QueryService, args: argparse.Namespace) -> int:
 
 def _print_passages(passages: Sequence[Passage], *, detailed: bool) -> None:
     for passage in passages:
+        text = emphasize(passage.text, passage.answer_sentence)
         out(strong(citation(passage)))
         out(f"    id: {passage.id}")
-        for line in (*passage_lines(passage, detailed=detailed), *passage.text.strip().splitlines()):
+        for line in (*passage_lines(passage, detailed=detailed), *text.strip().splitlines()):
             out(f"    {line}")
         out()
 

@@ -35,6 +35,7 @@ def passage_of(number: int, item: KnowledgeItem) -> Passage:
         relevance=min(max(item.relevance, 0.0), 1.0),
         scores=_scores(metadata.get("scores")),
         why=_texts(metadata.get("why")),
+        answer_sentence=_text(metadata.get("answer_sentence")),
         also_in=_texts(metadata.get("also_in")),
     )
 
@@ -64,6 +65,10 @@ def _texts(value: object) -> list[str]:
     if not isinstance(value, list | tuple):
         return []
     return [each for each in cast("list[object]", value) if isinstance(each, str)]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _number(value: object) -> int | None:
