@@ -25,7 +25,7 @@ from loom_core.agent.argument_validation import (
     validate_hooks,
     validate_parts,
 )
-from loom_core.agent.attachments import load_attachments
+from loom_core.agent.attachments import load_attachments, read_files
 from loom_core.agent.compaction_settings import Compaction, CompactorFactory
 from loom_core.agent.fork import ForkOptions, ForkPlan
 from loom_core.agent.loop import RunLoop
@@ -598,6 +598,7 @@ class Agent:
             source=run.request.caller,
             caller=caller_name(run),
             data=run.request.metadata.get(CONTEXT),
+            read_files=read_files,
         )
 
 

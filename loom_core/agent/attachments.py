@@ -1,4 +1,7 @@
-"""Attachments: files, web addresses and bytes that the model reads with the goal of a run."""
+"""Attachments: files, web addresses and bytes that the model reads with the goal of a run.
+
+Files in the outputs of tools are read in the same way.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from urllib.parse import unquote
 
 from anyio import to_thread
 
-from loom_core.errors import ConfigError, DocumentError, InvalidInputError, NetError
+from loom_core.errors import ConfigError, DocumentError, InvalidInputError, LoomError, NetError
 from loom_core.installation import how_to_install
 from loom_core.llm.messages import ImagePart, TextPart
 from loom_core.net import GuardedClient, NetPolicy, redact_url
@@ -25,6 +28,7 @@ from loom_core.tools.plain_text import strip_control
 
 if TYPE_CHECKING:
     from loom_core.llm.messages import UserPart
+    from loom_core.tools.interface import ToolOutput
 
 __all__ = [
     "MAX_FILE_BYTES",
@@ -36,6 +40,7 @@ __all__ = [
     "is_loaded",
     "is_web_url",
     "load_attachments",
+    "read_files",
 ]
 
 AttachmentSource: TypeAlias = str | Path | Attachment
@@ -44,6 +49,7 @@ AttachmentSource: TypeAlias = str | Path | Attachment
 MAX_FILE_BYTES = 32 << 20
 _MAX_TOTAL_BYTES = 20 << 20  # with the overhead of base64, within the vendors' limits of a request
 _MAX_TEXT_TOKENS = 100_000
+_MAX_OUTPUT_CHARACTERS = 200_000  # of the files of one output; how much of it a model sees, its run decides
 _MAX_COUNT = 20
 _MAX_PAGES = 1000
 _TEXT = "text/plain"
@@ -156,6 +162,39 @@ def attachment_parts(attachments: Sequence[Attachment]) -> tuple[UserPart, ...]:
         else:
             parts.append(TextPart(f"{begin}{each.data.decode()}{end}"))
     return tuple(parts)
+
+
+async def read_files(output: ToolOutput) -> ToolOutput:
+    """Read the files of a tool's output as attachments are read.
+
+    Args:
+        output: the output.
+
+    Returns:
+        It without the files: their texts are after its text, each with the name of the file, and images are
+        among its parts. Of a file that cannot be read, the text says why; texts that are very long together
+        are truncated.
+    """
+    texts, images, left = [output.text], list(output.parts), _MAX_OUTPUT_CHARACTERS
+    for file in output.files:
+        name = " ".join(strip_control(file.name).split()) or "file"
+        raw = Attachment(file.data, name, file.media_type)
+        try:
+            read = await to_thread.run_sync(_convert, raw, abandon_on_cancel=True)
+        except LoomError as error:
+            reason = error if isinstance(error, ConfigError) else error.message  # not advice to its author
+            texts.append(f"[{name} is not shown: {reason}]")
+            continue
+        if read.is_image:
+            texts.append(f"[{name}: the image that follows]")
+            images.append(ImagePart(read.data, read.media_type))
+        else:
+            text = read.data.decode()
+            shown = text[:left]
+            left -= len(shown)
+            note = f" …\n\n[{len(shown):,} of {len(text):,} characters shown]" if shown != text else ""
+            texts.append(f"[text of {name}]\n{shown}{note}")
+    return replace(output, text="\n\n".join(filter(None, texts)), parts=tuple(images), files=())
 
 
 async def _read(source: AttachmentSource) -> Attachment:

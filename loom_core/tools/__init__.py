@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from loom_core.tools.function_tool import FunctionTool, tool
     from loom_core.tools.interface import (
         CallContext,
+        OutputFile,
         Question,
         QuestionAnswer,
         Tool,
@@ -35,6 +36,7 @@ __all__ = [
     "CallHost",
     "CallResult",
     "FunctionTool",
+    "OutputFile",
     "PermissionRule",
     "Permissions",
     "PlannedCall",

@@ -19,7 +19,7 @@ from loom_core.errors import LoomError
 from loom_core.llm.messages import ImagePart
 from loom_core.tools.failures import failure_of
 from loom_core.tools.function_arguments import FunctionArguments, plain_function
-from loom_core.tools.interface import CallContext, JsonValue, Tool, ToolAnnotations, ToolOutput
+from loom_core.tools.interface import CallContext, JsonValue, OutputFile, Tool, ToolAnnotations, ToolOutput
 from loom_core.tools.names import own_wire_name
 
 if TYPE_CHECKING:
@@ -300,6 +300,8 @@ def output_of(result: object) -> ToolOutput:
         return ToolOutput("")
     if isinstance(result, ImagePart):
         return ToolOutput("", parts=(result,))
+    if isinstance(result, OutputFile):
+        return ToolOutput("", files=(result,))
     text = _json(result)
     data: JsonValue = json.loads(text)
     return ToolOutput(text, data if isinstance(data, (dict, list)) else None)

@@ -18,6 +18,7 @@ __all__ = [
     "CallContext",
     "JsonValue",
     "KeepTaskFunction",
+    "OutputFile",
     "ProgressFunction",
     "Question",
     "QuestionAnswer",
@@ -99,6 +100,21 @@ class ToolRetry(LoomError):  # noqa: N818 - what other frameworks call it, too
 
 
 @dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file in the output of a tool, such as a PDF.
+
+    Attributes:
+        data: its bytes.
+        name: its file name or URI, which the model reads.
+        media_type: such as `application/pdf`; empty if it is unknown.
+    """
+
+    data: bytes = field(repr=False)
+    name: str = ""
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutput:
     """Output of a tool.
 
@@ -113,6 +129,7 @@ class ToolOutput:
         failure: why the call failed, if a retry or an authorization may help; else None.
         warnings: what the caller should know of a call that worked, such as that a part of the sources did
             not answer. The model reads them after the text.
+        files: other files. Agents and flows add what they can read of them to the text, and to the images.
     """
 
     text: str
@@ -123,6 +140,7 @@ class ToolOutput:
     ends_run: bool = False
     failure: ToolFailure | None = None
     warnings: tuple[str, ...] = ()
+    files: tuple[OutputFile, ...] = ()
 
     def message(self, call_id: str) -> ToolMessage:
         """Return the output as the result of a model's tool call."""

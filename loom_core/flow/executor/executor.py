@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from loom_core.agent.attachments import read_files
 from loom_core.errors import InvalidInputError
 from loom_core.flow.config.flow_file import parse_flow_file
 from loom_core.flow.config.localization import localize
@@ -336,6 +337,7 @@ class FlowExecutor:
                 run_id=run.id,
                 source=run.request.caller,
                 caller=caller_name(run),
+                read_files=read_files,
             )
 
         return FlowDependencies(

@@ -1,4 +1,4 @@
-"""Conversion of tool results to `ToolOutput`: text and images for models, of bounded length."""
+"""Conversion of tool results to `ToolOutput`: text, images and files, of bounded length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loom_core.llm.messages import ImagePart
 from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.builtin.text_file import MAX_IMAGE_BYTES, image_type
-from loom_core.tools.interface import JsonValue, ToolOutput
+from loom_core.tools.interface import JsonValue, OutputFile, ToolOutput
 
 if TYPE_CHECKING:
     import mcp_types
@@ -25,6 +25,7 @@ TOKEN_CAP = 20_000
 
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # what models take
 _MAX_IMAGES = 20
+_MAX_FILES = 20
 _MAX_TOTAL_BYTES = 20_000_000  # of all images of one answer
 
 
@@ -38,6 +39,7 @@ class OutputParts:
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._images: list[ImagePart] = []
+        self._files: list[OutputFile] = []
         self._image_bytes = 0
 
     def block(self, block: mcp_types.ContentBlock) -> None:
@@ -70,7 +72,7 @@ class OutputParts:
             self.text(f"[resource {uri}: the image that follows]")
             self._image(blob, content.mime_type, f"resource {uri}")
         else:
-            self._note(f"resource {uri}", content.mime_type or "", len(blob) * 3 // 4)
+            self._file(blob, content.mime_type or "", uri)
 
     def text(self, text: str) -> None:
         """Add a text."""
@@ -94,7 +96,8 @@ class OutputParts:
                 f"{text[:shown]} …\n\n[truncated: {shown:,} of {len(text):,} characters shown; "
                 "ask for less, or for a part]"
             )
-        return ToolOutput(text, structured, is_error, tuple(self._images), metadata)
+        images, files = tuple(self._images), tuple(self._files)
+        return ToolOutput(text, structured, is_error, images, metadata, files=files)
 
     def _image(self, data: str, media_type: str, what: str) -> None:
         size = len(data) * 3 // 4
@@ -102,18 +105,31 @@ class OutputParts:
         if media_type not in _SEEN or not fits or len(self._images) >= _MAX_IMAGES:
             self._note(what, media_type, size)
             return
-        try:
-            content = base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError):
-            self.text(f"[{what}: its data cannot be read]")
+        content = self._decode(data, what)
+        if content is None:
             return
         self._image_bytes += len(content)
         # Vendors refuse a request if the declared type of an image is wrong, and servers get it wrong.
         self._images.append(ImagePart(content, image_type(content) or media_type))
 
+    def _file(self, data: str, media_type: str, uri: str) -> None:
+        what = f"resource {uri}"
+        if len(self._files) >= _MAX_FILES:
+            self._note(what, media_type, len(data) * 3 // 4)
+        elif (content := self._decode(data, what)) is not None:
+            self.text(f"[{what}: {_facts(media_type, len(content))}]")
+            self._files.append(OutputFile(content, uri, plain_line(media_type)))
+
+    def _decode(self, data: str, what: str) -> bytes | None:
+        """Return data in Base64 as bytes; None, with a note, if it is broken."""
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            self.text(f"[{what}: its data cannot be read]")
+            return None
+
     def _note(self, what: str, media_type: str, size: int) -> None:
-        kind = f"{plain_line(media_type)}, " if media_type else ""
-        self.text(f"[{what} not shown: {kind}{size:,} bytes]")
+        self.text(f"[{what} not shown: {_facts(media_type, size)}]")
 
 
 def call_output(result: mcp_types.CallToolResult, **metadata: object) -> ToolOutput:
@@ -121,6 +137,10 @@ def call_output(result: mcp_types.CallToolResult, **metadata: object) -> ToolOut
     parts = OutputParts()
     _add(parts, result.content)
     return parts.output(structured=result.structured_content, is_error=result.is_error, **metadata)
+
+
+def _facts(media_type: str, size: int) -> str:
+    return f"{plain_line(media_type)}, {size:,} bytes" if media_type else f"{size:,} bytes"
 
 
 def _add(parts: OutputParts, blocks: Iterable[mcp_types.ContentBlock]) -> None:

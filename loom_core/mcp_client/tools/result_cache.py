@@ -54,8 +54,8 @@ class ResultCache:
         key = (tool, canonical(arguments))
         if ttl_ms <= 0 or output.is_error:
             return
-        size = len(key[1]) + len(output.text) + sum(len(part.data) for part in output.parts)
-        size += len(canonical(output.structured))
+        size = len(key[1]) + len(output.text) + len(canonical(output.structured))
+        size += sum(len(each.data) for each in (*output.parts, *output.files))
         if size > self._most // 10:
             return
         self._drop(key)

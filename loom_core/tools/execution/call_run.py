@@ -29,7 +29,7 @@ from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, P
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.retries import CallRetry, RetryHost
 from loom_core.tools.execution.scheduler import Scheduler, Slot
-from loom_core.tools.interface import CallContext, Question, QuestionAnswer, Tool, ToolOutput
+from loom_core.tools.interface import CallContext, OutputFile, Question, QuestionAnswer, Tool, ToolOutput
 from loom_core.tools.permission.permissions import PermissionDecision, Permissions, identity
 from loom_core.tools.plain_text import strip_control
 from loom_core.tools.redaction import redact_arguments
@@ -44,6 +44,7 @@ __all__ = [
     "CLEANUP_SECONDS",
     "CallEnvironment",
     "CallRun",
+    "ReadFiles",
     "decision_entry",
     "format_output",
 ]
@@ -55,6 +56,10 @@ _SENTENCE = re.compile(r".+?(?:[.!?](?=\s)|[。！？]|$)", re.MULTILINE)
 
 CLEANUP_SECONDS = 10.0
 """Timeout for recording a result when everything else is stopped."""
+
+
+ReadFiles: TypeAlias = Callable[[ToolOutput], Awaitable[ToolOutput]]
+"""Adds what a model can read of the files of an output to its text and its images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,7 @@ class CallEnvironment:
     caller: str
     priority: int
     data: Mapping[str, Any]
+    read_files: ReadFiles | None
 
 
 def decision_entry(
@@ -325,6 +331,8 @@ class CallRun:
         )
         try:
             output = _check_output(await tool.call(planned.arguments, context=context))
+            if output.files and self._in.read_files is not None:
+                output = await self._in.read_files(output)
         except anyio.get_cancelled_exc_class():
             if _is_cancelled():
                 raise
@@ -424,6 +432,8 @@ def _check_output(output: object) -> ToolOutput:
         raise TypeError("a tool returned an output with warnings that are not strings")
     if not all(isinstance(part, ImagePart) for part in cast("tuple[object, ...]", output.parts)):
         raise TypeError("a tool returned an output with parts that are not images")
+    if not all(isinstance(file, OutputFile) for file in cast("tuple[object, ...]", output.files)):
+        raise TypeError("a tool returned an output with files that are not an `OutputFile`")
     return output
 
 

@@ -18,7 +18,13 @@ from loom_core.llm.text import json_values
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage, TaskHost
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, decision_entry
+from loom_core.tools.execution.call_run import (
+    CLEANUP_SECONDS,
+    CallEnvironment,
+    CallRun,
+    ReadFiles,
+    decision_entry,
+)
 from loom_core.tools.execution.retries import RetryHost
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import CallContext, Tool
@@ -44,6 +50,7 @@ class ToolPipeline:
         caller: display name of the caller, for the audit.
         priority: priority of the run, see `Scheduler.slot`.
         data: data of the run, for the arguments that the toolbox injects.
+        read_files: reads the files of outputs for the model; without it, it reads the text about them only.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class ToolPipeline:
         caller: str = "",
         priority: int = 0,
         data: Mapping[str, Any] | None = None,
+        read_files: ReadFiles | None = None,
     ) -> None:
         self._in = CallEnvironment(
             toolbox=toolbox,
@@ -71,6 +79,7 @@ class ToolPipeline:
             caller=caller,
             priority=priority,
             data=data or {},
+            read_files=read_files,
         )
 
     def remember(self, tool: Tool | ToolIdentity) -> None:

@@ -3,8 +3,8 @@
     listed_server.py FILE
 
 FILE is JSON: `tools` (as on the wire), `page` (how many are listed at once), `structured` (the data of all
-answers), `result_ttl` (milliseconds), `resources` (address to text, or to null for one that is
-never answered), `prompts` (name to text), `hang` (never
+answers), `links` (more blocks of all answers), `result_ttl` (milliseconds), `resources` (address to text, to
+`{"blob": …}`, or to null for one that is never answered), `prompts` (name to text), `hang` (never
 answers). It is read again at each request. Every tool answers with its name, its arguments and which call of
 this process it is; some names do more, see `_call`. It speaks JSON-RPC by hand, of the handshake era: so it
 starts twenty times as fast as one with an SDK.
@@ -55,6 +55,7 @@ def _call(params: dict[str, Any]) -> dict[str, Any] | None:
     name, arguments = params["name"], params.get("arguments") or {}
     told = json.dumps({"tool": name, "arguments": arguments, "calls": _calls}, ensure_ascii=False)
     result: dict[str, Any] = {"content": [{"type": "text", "text": told}], "isError": name == "fail"}
+    result["content"] += _says().get("links", [])
     if (structured := _says().get("structured")) is not None:
         result["structuredContent"] = structured
     if (ttl := _says().get("result_ttl")) is not None:
@@ -88,9 +89,12 @@ def _list_templates(_params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_resource(params: dict[str, Any]) -> dict[str, Any] | None:
-    if _says()["resources"][params["uri"]] is None:
+    content = _says()["resources"][params["uri"]]
+    if content is None:
         return None
-    return {"contents": [{"uri": params["uri"], "text": _says()["resources"][params["uri"]]}]}
+    return {
+        "contents": [{"uri": params["uri"], **(content if isinstance(content, dict) else {"text": content})}]
+    }
 
 
 def _list_prompts(_params: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from loom_core.errors import NotFoundError
 from loom_core.llm.messages import ImagePart
 from loom_core.tools.depth import current_depth, inherit_depth
 from loom_core.tools.function_tool import Docstring, output_of, tool
-from loom_core.tools.interface import CallContext, ToolAnnotations, ToolOutput
+from loom_core.tools.interface import CallContext, OutputFile, ToolAnnotations, ToolOutput
 
 
 class Place(BaseModel):
@@ -310,6 +310,7 @@ def test_outputs_and_images_are_passed_on() -> None:
     output = ToolOutput("x", is_error=True)
     assert output_of(output) is output
     assert output_of(ImagePart(b"1")).parts == (ImagePart(b"1"),)
+    assert output_of(OutputFile(b"1", "a.pdf")).files == (OutputFile(b"1", "a.pdf"),)
 
 
 def test_what_json_cannot_say_is_an_error_of_the_program() -> None:

@@ -17,7 +17,7 @@ from loom_core.flow.executor.state import Frame
 from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.tools.function_tool import tool
-from loom_core.tools.interface import CallContext, Question, ToolOutput
+from loom_core.tools.interface import CallContext, OutputFile, Question, ToolOutput
 
 if TYPE_CHECKING:
     from tests.unit.flow.executor.conftest import Api
@@ -270,6 +270,17 @@ async def test_a_tool_is_called_when_a_person_has_approved_it(flows: Flows) -> N
         run.id, ApprovalDecision(id=pending.id, action="edit", arguments={"to": "li"})
     )
     assert run.structured == {"told": "你好 → li"}
+
+
+async def test_a_step_gets_the_text_of_a_file_that_a_tool_returns(flows: Flows) -> None:
+    @tool(name="rules", read_only=True, open_world=False)
+    async def rules() -> OutputFile:
+        """Return the rules."""
+        return OutputFile("每满一年多一天。".encode("gb18030"), "rules.txt")
+
+    flow = {"flow_id": "leave", "steps": [{"stepId": "read", "tool": "rules"}]}
+    run = await flows([flow], tools=[rules]).execute("leave")
+    assert run.structured == "[text of rules.txt]\n每满一年多一天。"
 
 
 async def test_arguments_that_a_tool_does_not_take_use_no_decision_up(flows: Flows, journal: Journal) -> None:

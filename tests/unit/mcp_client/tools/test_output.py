@@ -19,7 +19,7 @@ from mcp_types import (
 
 from loom_core.mcp_client.tools.output import TOKEN_CAP, call_output
 from loom_core.tokens import estimate_tokens
-from loom_core.tools.interface import ToolOutput
+from loom_core.tools.interface import OutputFile, ToolOutput
 
 _DATA = base64.b64encode(b"picture").decode()
 
@@ -86,14 +86,21 @@ def test_resources_that_are_given_whole_are_shown() -> None:
     output = _output(
         EmbeddedResource(resource=TextResourceContents(uri="kb://手册/一", text="内容")),
         EmbeddedResource(resource=BlobResourceContents(uri="kb://p", blob=_DATA, mime_type="image/png")),
-        EmbeddedResource(
-            resource=BlobResourceContents(uri="kb://z", blob=_DATA, mime_type="application/zip")
-        ),
     )
 
     assert "[resource kb://手册/一]\n内容" in output.text
-    assert "[resource kb://z not shown: application/zip, 9 bytes]" in output.text
     assert len(output.parts) == 1
+
+
+def test_other_files_are_named_and_handed_on() -> None:
+    file = BlobResourceContents(uri="kb://a/报告.pdf", blob=_DATA, mime_type="application/pdf")
+    broken = BlobResourceContents(uri="kb://b", blob="not base64!")
+    output = _output(EmbeddedResource(resource=broken), *[EmbeddedResource(resource=file)] * 25)
+
+    assert output.files == (OutputFile(b"picture", "kb://a/报告.pdf", "application/pdf"),) * 20
+    assert output.text.startswith("[resource kb://b: its data cannot be read]")
+    assert output.text.count("[resource kb://a/报告.pdf: application/pdf, 7 bytes]") == 20
+    assert output.text.count("[resource kb://a/报告.pdf not shown: application/pdf, 9 bytes]") == 5
 
 
 def test_links_say_where_and_what() -> None:

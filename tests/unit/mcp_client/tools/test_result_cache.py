@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from loom_core.mcp_client.tools.result_cache import ResultCache
-from loom_core.tools.interface import ToolOutput
+from loom_core.tools.interface import OutputFile, ToolOutput
 
 _OUTPUT = ToolOutput("答案")
 
@@ -64,8 +64,9 @@ def test_what_was_used_longest_ago_makes_room() -> None:
 def test_a_large_answer_is_not_kept() -> None:
     cache = ResultCache(characters=1000)
     cache.put("a", {}, ToolOutput("", {"rows": ["x" * 200]}), ttl_ms=1000)
+    cache.put("b", {}, ToolOutput("", files=(OutputFile(b"x" * 200),)), ttl_ms=1000)
 
-    assert cache.get("a", {}) is None
+    assert (cache.get("a", {}), cache.get("b", {})) == (None, None)
 
 
 def test_a_newer_answer_takes_the_place_of_the_older() -> None:
