@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal, Self
 import anyio
 import anyio.to_thread
 
-from loom_core.errors import InvalidInputError, NotFoundError
+from loom_core.errors import InvalidInputError, NotFoundError, ServerError
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.configuration.servers import ServerProblem, Servers, read_servers
 from loom_core.mcp_client.connections.connection import Change, ServerConnection, State
+from loom_core.mcp_client.tools.output import resource_file
 from loom_core.mcp_client.tools.pins import Approvals
 from loom_core.mcp_client.tools.result_cache import ResultCache
 from loom_core.mcp_client.tools.server_tools import ServerTools
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.configuration.trust import ToolPin
     from loom_core.mcp_client.connections.lifecycle import ServerFacts
+    from loom_core.tools.interface import OutputFile
 
 __all__ = ["MCPToolRegistry", "ServerStatus", "ToolSnapshot"]
 
@@ -160,6 +162,28 @@ class MCPToolRegistry:
             NotFoundError: there is none now; the advice names similar ones.
         """
         return self._snapshot.find(name)
+
+    async def read_resource(self, server: str, uri: str) -> list[OutputFile]:
+        """Read a resource of a server that was started.
+
+        Returns:
+            Its contents, in most cases one; texts are in UTF-8.
+
+        Raises:
+            NotFoundError: no such server was started.
+            ServerError: see `ServerError.failure`.
+        """
+        if server not in self._servers:
+            raise NotFoundError(f"The MCP server {server!r} is not started.", advice="Load it first.")
+        result = await self._servers[server].connection.read_resource(uri)
+        try:
+            return [resource_file(content) for content in result.contents]
+        except ValueError as error:
+            raise ServerError(
+                f"The server {server} sent a resource that cannot be read: {error}.",
+                server=server,
+                failure="unreadable",
+            ) from error
 
     def servers(self) -> list[ServerStatus]:
         """Return the status of all servers: those that were started, and entries that cannot be used."""

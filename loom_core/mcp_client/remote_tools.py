@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from loom_core.mcp_client.registry import MCPToolRegistry, ServerStatus
-    from loom_core.tools.interface import Question, Tool
+    from loom_core.tools.interface import OutputFile, Question, Tool
 
 __all__ = ["EVERYTHING", "RemoteTools"]
 
@@ -119,6 +119,10 @@ class RemoteTools:
             return seen[1]
 
         return tools
+
+    async def read_resource(self, server: str, uri: str) -> list[OutputFile]:
+        """Read a resource of a server; see `MCPToolRegistry.read_resource`."""
+        return await (await self._open_registry()).read_resource(server, uri)
 
     def problems(self) -> list[str]:
         """Return the problems of servers that were started, or cannot be."""

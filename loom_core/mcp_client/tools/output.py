@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from loom_core.tools.interface import JsonValue, OutputFile, ToolOutput
 if TYPE_CHECKING:
     import mcp_types
 
-__all__ = ["TOKEN_CAP", "OutputParts", "call_output"]
+__all__ = ["TOKEN_CAP", "OutputParts", "call_output", "resource_file"]
 
 TOKEN_CAP = 20_000
 """Estimated tokens at which a tool's text is truncated; hosts refuse more than about 25,000."""
@@ -123,8 +122,8 @@ class OutputParts:
     def _decode(self, data: str, what: str) -> bytes | None:
         """Return data in Base64 as bytes; None, with a note, if it is broken."""
         try:
-            return base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError):
+            return _from_base64(data)
+        except ValueError:
             self.text(f"[{what}: its data cannot be read]")
             return None
 
@@ -137,6 +136,21 @@ def call_output(result: mcp_types.CallToolResult, **metadata: object) -> ToolOut
     parts = OutputParts()
     _add(parts, result.content)
     return parts.output(structured=result.structured_content, is_error=result.is_error, **metadata)
+
+
+def resource_file(content: mcp_types.TextResourceContents | mcp_types.BlobResourceContents) -> OutputFile:
+    """Convert the content of a resource to a file; a text is in UTF-8.
+
+    Raises:
+        ValueError: its data are not in Base64.
+    """
+    blob: str | None = getattr(content, "blob", None)
+    data = _encodable(getattr(content, "text", "")).encode() if blob is None else _from_base64(blob)
+    return OutputFile(data, plain_line(content.uri, most=2000), plain_line(content.mime_type or ""))
+
+
+def _from_base64(data: str) -> bytes:
+    return base64.b64decode(data, validate=True)
 
 
 def _facts(media_type: str, size: int) -> str:

@@ -116,8 +116,8 @@ class AgentService:
                 run with the profile. Data of the caller's token take precedence.
             idempotency_key: the same key returns the same run.
             client: the client program, to be stored with the run.
-            attachments: files that the model reads with the goal. A text is a path or URL of the caller,
-                which reaches no further than the agent itself; see `read_attachment`.
+            attachments: files that the model reads with the goal. A text is a path, a URL or a resource
+                that the caller names; it reaches no further than the agent itself; see `read_attachment`.
             server_seconds: how long to wait for MCP servers that are just starting.
 
         Raises:
@@ -171,11 +171,12 @@ class AgentService:
         from loom_agent.profiles.attachments import read_attachment
         from loom_core.agent.attachments import check_sources, load_attachments
 
-        folder, caller = self.agents().file_root(made.profile), current_caller().id
+        agents, caller = self.agents(), current_caller().id
+        folder = agents.file_root(made.profile)
         loaded: list[Attachment] = []
         for each in check_sources(given):  # one after the other: no caller fills the memory
             source = (
-                await read_attachment(each, made, folder=folder, caller=caller)
+                await read_attachment(each, made, mcp=agents.mcp, folder=folder, caller=caller)
                 if isinstance(each, str)
                 else each
             )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from loom_core.errors import LoomError, NetError
+from loom_core.errors import InvalidInputError, LoomError, NetError, ServerError
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +19,7 @@ _spec = find_spec("importlinter")
 assert _spec is not None
 assert _spec.origin is not None
 PNG = Path(_spec.origin).parent / "ui/static/logo.png"
+LISTED_SERVER = Path(__file__).parents[2] / "mcp_client/listed_server.py"
 DATA = base64.b64encode(PNG.read_bytes()).decode()
 
 
@@ -71,6 +73,28 @@ async def test_what_the_agent_may_not_read_is_refused(
         result = await client.call_tool("agent_run", {"goal": "Read it.", "attachments": [given]})
     assert result.is_error
     assert told in result.content[0].text
+
+
+async def test_a_resource_of_a_server_is_read_if_the_agent_may(
+    running, configure, home: Path, tmp_path: Path
+):
+    resources = {"docs://潮汐.txt": {"blob": base64.b64encode("满潮在每天六点。".encode("gb18030")).decode()}}
+    says = tmp_path / "says.json"
+    says.write_text(json.dumps({"tools": [], "resources": resources}), encoding="utf-8")
+    entry = {"command": sys.executable, "args": ["-S", str(LISTED_SERVER), str(says)]}
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": {"docs": entry}}), encoding="utf-8")
+    rule = {"action": "allow", "tool": "docs:read_resource"}
+    mcp = {"servers": ["docs"]}
+    configure(default={"mcp": mcp, "permissions": [rule]}, careful={"mcp": mcp})
+    async with running() as service:
+        run = await service.start("Read it.", attachments=["docs:docs://潮汐.txt"], server_seconds=40)
+        assert [each.name for each in run.request.attachments] == ["docs://潮汐.txt"]
+        with pytest.raises(ServerError, match="docs://7"):
+            await service.start("Read it.", attachments=["docs:docs://7"])
+        with pytest.raises(
+            InvalidInputError, match=r"may not read .* `permissions` to allow `docs:read_resource`"
+        ):
+            await service.start("Read it.", attachments=["docs:docs://潮汐.txt"], profile="careful")
 
 
 async def test_a_url_is_no_way_into_this_network(running, configure):
