@@ -23,7 +23,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from loom_core.config_file import ConfigText
 from loom_core.errors import ConfigError, LLMError, LoomError
-from loom_core.flow.executor.steps.llm import CHOICE
+from loom_core.flow.executor.steps.runner import CHOICE
 from loom_core.flow.http import EndpointCaller
 from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator

@@ -13,7 +13,7 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.flow.config import parse_flow_file
-from loom_core.flow.diagram.diagram_data import draw_run
+from loom_core.flow.diagram.drawing import draw_run
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import EndpointCaller
 from loom_core.llm.messages import ToolCallPart

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.config.arazzo.exporter import ArazzoExport, export_arazzo
-    from loom_core.flow.config.arazzo.importer import ImportedFlows, import_arazzo
+    from loom_core.flow.config.arazzo import (
+        ArazzoExport,
+        export_arazzo,
+        import_arazzo,
+    )
     from loom_core.flow.config.flow_file import (
         FlowFileWatcher,
         LoadedFlows,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         StepConfig,
         WaitConfig,
     )
+    from loom_core.flow.config.openapi import ImportedFlows
 
 __all__ = [
     "Action",

@@ -39,8 +39,7 @@ from loom_core.errors import ConfigError, NetError
 from loom_core.flow.config.flow_validation import file_problems
 from loom_core.flow.config.models import FlowFile
 from loom_core.flow.config.models_endpoint import reference_in
-from loom_core.flow.config.references import texts_in
-from loom_core.flow.config.step_validation import walk_steps
+from loom_core.flow.config.step_validation import texts_in, walk_steps
 
 __all__ = [
     "FlowFileWatcher",

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.flow.config.references import (
+from loom_core.flow.config.step_validation import (
     NAME_INPUT,
     TemplateText,
-    input_names,
-    missing_message,
-    reference_problems,
-    texts_in,
-    unreadable_problem,
-)
-from loom_core.flow.config.step_validation import (
     address_problems,
     endpoint_problems,
     endpoint_texts,
+    input_names,
+    missing_message,
+    reference_problems,
     secret_problems,
     step_problems,
     step_texts,
+    texts_in,
+    unreadable_problem,
     walk_steps,
 )
 from loom_core.flow.triggers.matcher import check_pattern

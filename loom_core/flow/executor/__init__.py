@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.definition import FlowChangedError
     from loom_core.flow.executor.dependencies import FlowDependencies, FlowLimits
     from loom_core.flow.executor.executor import FlowExecutor
-    from loom_core.flow.executor.failures import FlowTimeoutError, StepFailedError
-    from loom_core.flow.executor.loop import FlowLoop
+    from loom_core.flow.executor.loop import FlowLoop, FlowTimeoutError, StepFailedError
     from loom_core.flow.executor.state import FlowState
 
 __all__ = [

@@ -12,8 +12,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.config.flow_file import parse_flow_file
 from loom_core.flow.config.localization import localize
 from loom_core.flow.config.models import FlowConfig, FlowFile
-from loom_core.flow.executor.audit import FlowAudit
-from loom_core.flow.executor.dependencies import FlowDependencies, FlowLimits, RequestSender
+from loom_core.flow.executor.dependencies import FlowAudit, FlowDependencies, FlowLimits, RequestSender
 from loom_core.flow.executor.inputs import check_known, validate_inputs
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.understanding.language import Language

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.expressions.values import MISSING
+from loom_core.flow.expressions.expression import MISSING
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.formats import has_format, is_in_format, read_by_format

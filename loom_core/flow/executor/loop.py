@@ -12,7 +12,6 @@ import anyio
 
 from loom_core.agent.calling_run import CallingRun, calling_from, calling_run
 from loom_core.errors import LoomError, NotFoundError
-from loom_core.flow.executor.activity import RunActivity
 from loom_core.flow.executor.definition import (
     FlowChangedError,
     compute_digests,
@@ -21,14 +20,18 @@ from loom_core.flow.executor.definition import (
     iter_steps,
     step_title,
 )
-from loom_core.flow.executor.failures import FlowTimeoutError, StepFailedError, classify_failure, user_message
-from loom_core.flow.executor.inputs import input_names_of, with_defaults
+from loom_core.flow.executor.inputs import with_defaults
 from loom_core.flow.executor.messages import FlowMessages
-from loom_core.flow.executor.questions import DeclinedError, FlowQuestions
+from loom_core.flow.executor.questions import (
+    CorrectionError,
+    DeclinedError,
+    FlowQuestions,
+    FlowRewoundError,
+    find_rewind_point,
+)
 from loom_core.flow.executor.recorder import FlowRecorder
-from loom_core.flow.executor.rewind import CorrectionError, FlowRewoundError, find_rewind_point
 from loom_core.flow.executor.state import Frame, NextStep
-from loom_core.flow.executor.steps.context import RunScope, StepOutcome
+from loom_core.flow.executor.steps.context import RunActivity, RunScope, StepOutcome
 from loom_core.flow.executor.steps.runner import RunningCalls, StepRunner
 from loom_core.flow.expressions import (
     ExpressionValues,
@@ -59,7 +62,32 @@ if TYPE_CHECKING:
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
 
-__all__ = ["CurrentSteps", "FlowLoop", "StepMachine", "describe_changes"]
+__all__ = [
+    "CurrentSteps",
+    "FlowLoop",
+    "FlowTimeoutError",
+    "StepFailedError",
+    "StepMachine",
+    "describe_changes",
+]
+
+
+class StepFailedError(LoomError):
+    """A step has failed, and no action handles the failure.
+
+    Attributes:
+        step: its path, such as `pay` or `outer/0/inner`.
+        said: the message for users.
+    """
+
+    def __init__(self, message: str, *, step: str, said: str, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.step = step
+        self.said = said
+
+
+class FlowTimeoutError(LoomError):
+    """A flow has exceeded its timeout."""
 
 
 class FlowLoop(RunExecutor[FlowRecorder]):
@@ -196,13 +224,11 @@ class FlowLoop(RunExecutor[FlowRecorder]):
                 )
         root = state.root
         changed = [name for name, value in order.inputs.items() if root.inputs.get(name) != value]
-        way = find_rewind_point(state, self._file, root, changed)
-        if way.done:
-            schema = self._file.find_flow(root.flow_id).input_schema
-            raise CorrectionError(self._wording.used_by_message(way, input_names_of(schema, changed)))
+        way = find_rewind_point(state, self._file, root, changed, self._wording)
         begun = None if frame is None else frame.steps.get(step_id)
-        is_before = bool(step_id) and (begun is None or way.place < begun.place)
-        return ("", way.step) if way.step and (is_before or not step_id) else (path, step_id)
+        if way is not None and (not step_id or begun is None or way[1] < begun.place):
+            return "", way[0]
+        return path, step_id
 
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
         record, state = self._record, self._record.state
@@ -298,9 +324,9 @@ class FlowLoop(RunExecutor[FlowRecorder]):
 
     async def _fail(self, error: LoomError) -> None:
         await self._calls.abandon()
-        wording = self._wording
-        said = wording.failed.format(flow=self._title, said=user_message(error, wording))
-        self._record.record_failure(error, failure=classify_failure(error), output=said)
+        kind, message = _describe_failure(error, self._wording)
+        said = self._wording.failed.format(flow=self._title, said=message)
+        self._record.record_failure(error, failure=kind, output=said)
 
     async def _end_aborted(self, abort: Abort) -> None:
         self._parts.audit.record_abort(self._record.run, by=abort.by)
@@ -319,6 +345,21 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         request = self._record.run.request
         flow = self._file.flow(request.profile)
         return request.goal if flow is None else flow.title
+
+
+def _describe_failure(error: LoomError, wording: FlowMessages) -> tuple[str, str]:
+    """Return the kind of an error that ends a run, for its journal, and the message for users."""
+    match error:
+        case StepFailedError():
+            return "step", error.said
+        case FlowTimeoutError():
+            return "budget", wording.too_long
+        case FlowChangedError():
+            return "changed", wording.changed
+        case CorrectionError():
+            return "correction", error.message
+        case _:
+            return "other", wording.broken
 
 
 _BROKEN_OFF = "The run was cancelled before there was an answer."

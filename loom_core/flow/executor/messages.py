@@ -1,4 +1,8 @@
-"""Messages of flows to users, in English and Chinese."""
+"""Messages of flows to users, in English and Chinese.
+
+Addresses, step ids and responses of servers are for operators (`Run.problem`); users, and models that read
+the user's messages, get one of these sentences, or a text of the flow file.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from loom_core.errors import NetFailure
+from loom_core.flow.http.request import is_lost
 from loom_core.flow.responses.phrases import Phrases, format_value
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.slots import RejectedValue, Schema, fits
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
-    from loom_core.flow.executor.rewind import RewindPoint
     from loom_core.flow.understanding.language import Language
 
 __all__ = ["FlowMessages"]
@@ -145,14 +150,36 @@ class FlowMessages:
                 return why
         return ""
 
-    def used_by_message(self, way: RewindPoint, names: str) -> str:
-        """Return why inputs cannot be changed any more.
+    def describe_failed_request(self, outcome: NetFailure | int, *, unsure: bool) -> str:
+        """Return the message for a failed request.
 
         Args:
-            way: rewind point of the step that has used them.
-            names: titles of the inputs.
+            outcome: the error, or the HTTP status of the response.
+            unsure: whether something may have been changed nevertheless.
         """
-        return (self.used if way.is_certain else self.maybe_used).format(name=names, step=way.done)
+        said = self._of_status(outcome) if isinstance(outcome, int) else self._of_failure(outcome)
+        return f"{said}{self.space}{self.unsure}" if unsure else said
+
+    def _of_failure(self, failure: NetFailure) -> str:
+        known: Mapping[NetFailure, str] = {
+            "connection": self.unreachable,
+            "interrupted": self.late,
+            "timeout": self.late,
+            "unavailable": self.busy,
+            "unusable": self.unusable,
+        }
+        return known.get(failure, self.broken)
+
+    def _of_status(self, status: int) -> str:
+        if is_lost(status):
+            return self.late
+        if status in {429, 503}:
+            return self.busy
+        if status in {401, 403, 407}:  # our credentials are rejected
+            return self.broken
+        if status >= 500:
+            return self.faulty
+        return self.broken if 300 <= status < 400 else self.refused
 
 
 _ENGLISH = FlowMessages()

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.errors import InvalidInputError
+from loom_core.errors import InvalidInputError, LoomError
+from loom_core.flow.executor.definition import flow_steps, iter_steps, step_title
 from loom_core.flow.executor.inputs import (
     check_known,
     input_form,
     input_names_of,
     missing_inputs,
+    uses_input,
     validate_inputs,
     with_defaults,
     with_properties,
 )
-from loom_core.flow.executor.rewind import CorrectionError, FlowRewoundError, find_rewind_point
 from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.run import Pending
 
@@ -25,10 +26,18 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
     from loom_core.flow.executor.messages import FlowMessages
     from loom_core.flow.executor.recorder import FlowRecorder
-    from loom_core.flow.executor.state import Frame
+    from loom_core.flow.executor.state import FlowState, Frame
     from loom_core.runs.human_broker import HumanBroker
 
-__all__ = ["BEGIN", "INPUTS", "DeclinedError", "FlowQuestions"]
+__all__ = [
+    "BEGIN",
+    "INPUTS",
+    "CorrectionError",
+    "DeclinedError",
+    "FlowQuestions",
+    "FlowRewoundError",
+    "find_rewind_point",
+]
 
 INPUTS = "$inputs"
 BEGIN = "$begin"
@@ -48,6 +57,14 @@ class DeclinedError(Exception):
         super().__init__(reason)
         self.by = by
         self.reason = reason
+
+
+class CorrectionError(LoomError):
+    """An input that a side effect depends on cannot be corrected any more. The message is for the user."""
+
+
+class FlowRewoundError(Exception):
+    """A list of steps was rewound to an earlier step with other inputs; its running steps are obsolete."""
 
 
 class FlowQuestions:
@@ -270,15 +287,16 @@ class FlowQuestions:
             schema = with_properties(flow.input_schema, offered or {})
             check_known(flow, [name for name in given if name not in (offered or {})])
             taken = validate_inputs(flow, {**frame.inputs, **given}, whole=False, schema=schema)
-            back_to = self._find_rewind_point(frame, taken)
+            changed = [name for name, value in taken.items() if frame.inputs.get(name, value) != value]
+            way = find_rewind_point(self._record.state, self._file, frame, changed, self._wording)
         except (InvalidInputError, CorrectionError) as error:
             self._record.record_inputs(frame, {}, answered=answered, decided=decided)
             return self._wording.unfit_message(flow, given, offered or {}) or error.message
-        changed = with_defaults(flow.input_schema, taken)
-        if back_to:
-            self._record.record_inputs(frame, changed, back_to=back_to)
+        inputs = with_defaults(flow.input_schema, taken)
+        if way is not None:
+            self._record.record_inputs(frame, inputs, back_to=way[0])
             raise FlowRewoundError
-        self._record.record_inputs(frame, changed, answered=answered, decided="" if approve else decided)
+        self._record.record_inputs(frame, inputs, answered=answered, decided="" if approve else decided)
         return ""
 
     def apply_corrections(self, frame: Frame, given: Mapping[str, Any], *, offered: Mapping[str, Any]) -> str:
@@ -288,19 +306,47 @@ class FlowQuestions:
         scope = self._record.state.frames[frame.scope]
         return self.apply_response(scope, self._file.find_flow(scope.flow_id), given, offered=offered)
 
-    def _find_rewind_point(self, frame: Frame, taken: Mapping[str, Any]) -> str:
-        """Return the step to which changed inputs rewind the flow; empty if it can continue where it is.
 
-        Raises:
-            CorrectionError: a side effect depends on the old values.
-        """
-        changed = [
-            name for name, value in taken.items() if name in frame.inputs and frame.inputs[name] != value
-        ]
-        way = find_rewind_point(self._record.state, self._file, frame, changed)
-        if way.done:
-            flow = self._file.find_flow(frame.flow_id)
-            raise CorrectionError(
-                self._wording.used_by_message(way, input_names_of(flow.input_schema, changed))
-            )
-        return way.step
+def find_rewind_point(
+    state: FlowState, file: FlowFile, scope: Frame, names: Collection[str], wording: FlowMessages
+) -> tuple[str, int] | None:
+    """Return the step of a flow, and its place in the run, to which changed inputs rewind it.
+
+    It is the first step that has used one of them; None if none has.
+
+    Args:
+        state: of the run.
+        file: the flows.
+        scope: frame of the flow that has the inputs.
+        names: names of the inputs.
+        wording: messages to the user.
+
+    Raises:
+        CorrectionError: a side effect depends on the old values.
+    """
+    flow = file.find_flow(scope.flow_id)
+    steps = {step.step_id: step for step in iter_steps(flow_steps(file, flow))}
+    visited = sorted(
+        ((done.place, frame, done) for frame in state.frames.values() for done in frame.steps.values()),
+        key=lambda each: each[0],
+    )
+    used = (
+        (frame, done.step_id)
+        for place, frame, done in visited
+        if frame.scope == scope.path and done.step_id in steps
+        for name in names
+        if place > scope.given.get(name, 0) and uses_input(steps[done.step_id], name)
+    )
+    first = next(used, None)
+    if first is None:
+        return None
+    frame, step_id = first
+    while frame.path != scope.path and frame.parent is not None:  # the flow's own step that contains it
+        frame, step_id = state.frames[frame.parent], frame.step
+    begun = scope.steps[step_id].place
+    for place, frame, done in visited:
+        if place >= begun and frame.path.startswith(scope.path) and state.has_changed(frame, done):
+            title = step_title(file, frame.flow_id, done.step_id)
+            text = wording.used if done.status == "success" else wording.maybe_used
+            raise CorrectionError(text.format(name=input_names_of(flow.input_schema, [*names]), step=title))
+    return step_id, begun

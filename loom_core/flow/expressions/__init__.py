@@ -16,8 +16,12 @@ if TYPE_CHECKING:
         criterion_holds,
     )
     from loom_core.flow.expressions.expression import (
+        MISSING,
         Expression,
+        ExpressionValues,
+        Missing,
         MissingOutputError,
+        ResponseLike,
         check_expression,
         evaluate,
         output_expression,
@@ -33,7 +37,6 @@ if TYPE_CHECKING:
         fill_url,
         text_of,
     )
-    from loom_core.flow.expressions.values import MISSING, ExpressionValues, Missing, ResponseLike
 
 __all__ = [
     "MISSING",

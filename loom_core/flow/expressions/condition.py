@@ -23,10 +23,15 @@ from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from loom_core.errors import LoomError, UnreadableTextError
-from loom_core.flow.expressions.expression import Expression, check_expression, parse_expression
+from loom_core.flow.expressions.expression import (
+    MISSING,
+    Expression,
+    ExpressionValues,
+    check_expression,
+    parse_expression,
+)
 from loom_core.flow.expressions.json_query import check_query, query
 from loom_core.flow.expressions.template import text_of
-from loom_core.flow.expressions.values import MISSING, ExpressionValues
 from loom_core.tools.patterns import linear_search
 
 if TYPE_CHECKING:

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from loom_core.errors import InvalidInputError, UnreadableTextError
-from loom_core.flow.expressions.expression import Expression, parse_expression
-from loom_core.flow.expressions.values import MISSING, ExpressionValues, Missing
+from loom_core.flow.expressions.expression import (
+    MISSING,
+    Expression,
+    ExpressionValues,
+    Missing,
+    parse_expression,
+)
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.knowledge.executor import KnowledgeAnswer, KnowledgeExecutor, KnowledgePrefetch
-    from loom_core.flow.knowledge.interface import FlowKnowledge
+    from loom_core.flow.knowledge.executor import (
+        FlowKnowledge,
+        KnowledgeAnswer,
+        KnowledgeExecutor,
+        KnowledgePrefetch,
+    )
     from loom_core.flow.knowledge.sources import (
         ApiKnowledge,
         KnowledgeBaseExecutor,

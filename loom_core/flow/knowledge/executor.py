@@ -1,20 +1,21 @@
-"""Prefetch of knowledge as soon as a message arrives, with a cache of answers."""
+"""Prefetch of knowledge from a source as soon as a message arrives, with a cache of answers."""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
+import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import anyio
 
 from loom_core.errors import LoomError
-from loom_core.flow.knowledge.interface import SupportsWarmUp
 from loom_core.knowledge.sources.context_retriever import context_of
 from loom_core.knowledge.sources.federation.federation import timeout_message
 from loom_core.knowledge.sources.small_talk import needs_retrieval
@@ -26,27 +27,76 @@ from loom_core.observability.tracing import record_failure, span
 from loom_core.redaction import redact_log_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from types import TracebackType
     from typing import Self
 
     from anyio.abc import TaskGroup
     from opentelemetry.trace import Span
 
-    from loom_core.flow.knowledge.interface import FlowKnowledge
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.sources.context_retriever import ContextOutcome
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
+    "TENANCY",
     "AnswerCache",
+    "FlowKnowledge",
     "KnowledgeAnswer",
     "KnowledgeExecutor",
     "KnowledgePrefetch",
     "LookupSpan",
     "lookup_span",
+    "normalize_question",
     "record_cache_hit",
 ]
+
+TENANCY = ("tenantId", "chatbotId")
+"""Context variables that isolate tenants: an answer for one must never reach another."""
+
+_BLANKS = re.compile(r"\s+")
+_AT_THE_END = " .。!！?？~～…"
+
+
+class FlowKnowledge(Protocol):
+    """A knowledge source whose answers may depend on the user."""
+
+    def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
+        """Return the cache key of a question: the same for two questions only if one answer serves both.
+
+        It is called before the query, and must not block.
+
+        Raises:
+            LoomError: such a question is not possible.
+        """
+        ...
+
+    async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
+        """Return the passages that may answer a message, best first.
+
+        Raises:
+            LoomError: the query failed; the message says why.
+        """
+        ...
+
+
+@runtime_checkable
+class _SupportsWarmUp(Protocol):
+    """A knowledge source that has to load before it can answer."""
+
+    async def warm_up(self) -> None:
+        """Load it.
+
+        Raises:
+            LoomError: it cannot be loaded.
+        """
+        ...
+
+
+def normalize_question(message: str) -> str:
+    """Normalize a question: width, case, whitespace and final punctuation do not count."""
+    plain = _BLANKS.sub(" ", unicodedata.normalize("NFKC", message)).strip().casefold()
+    return plain.rstrip(_AT_THE_END) or plain
 
 
 _FETCH_SECONDS = 10.0
@@ -175,12 +225,12 @@ class KnowledgeExecutor:
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        if isinstance(self._source, SupportsWarmUp):
+        if isinstance(self._source, _SupportsWarmUp):
             self._is_warming = True
             self._tasks.start_soon(self._warm, self._source)
         return self
 
-    async def _warm(self, source: SupportsWarmUp) -> None:
+    async def _warm(self, source: _SupportsWarmUp) -> None:
         """Load what the source needs, so that the first query is not slow."""
         try:
             with anyio.move_on_after(_WARM_SECONDS):

@@ -12,8 +12,7 @@ from loom_core.flow.config.models import DocumentsSource, HttpSource, KnowledgeE
 from loom_core.flow.config.models_endpoint import EndpointConfig
 from loom_core.flow.expressions import ExpressionValues
 from loom_core.flow.http.response import status_text
-from loom_core.flow.knowledge.executor import AnswerCache, KnowledgeExecutor
-from loom_core.flow.knowledge.interface import TENANCY, normalize_question
+from loom_core.flow.knowledge.executor import TENANCY, AnswerCache, KnowledgeExecutor, normalize_question
 from loom_core.knowledge.sources.remote.json_path import JsonPath
 from loom_core.knowledge.sources.remote.result_mapping import read_items
 from loom_core.knowledge.text.analysis import content_words
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
 
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.http.caller import EndpointCaller
-    from loom_core.flow.knowledge.executor import KnowledgeAnswer
-    from loom_core.flow.knowledge.interface import FlowKnowledge
+    from loom_core.flow.knowledge.executor import FlowKnowledge, KnowledgeAnswer
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase

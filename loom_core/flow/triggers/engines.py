@@ -17,8 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from loom_core.errors import UnreadableTextError
-from loom_core.flow.triggers.normal_text import LONGEST_MESSAGE
-from loom_core.flow.triggers.pattern_text import PatternText, translate_pattern
+from loom_core.flow.triggers.pattern_text import LONGEST_MESSAGE, PatternText, translate_pattern
 from loom_core.tools.patterns import linear_search
 
 if TYPE_CHECKING:

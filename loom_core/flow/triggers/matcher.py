@@ -10,8 +10,7 @@ from typing import Protocol
 from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.flow.triggers.engines import MatchClock, PatternSearch, PatternSet, compile_pattern
 from loom_core.flow.triggers.negation import NegationKind, detect_negation
-from loom_core.flow.triggers.normal_text import NormalText
-from loom_core.flow.triggers.pattern_text import PatternText
+from loom_core.flow.triggers.pattern_text import NormalText, PatternText
 
 __all__ = ["TriggerMatch", "TriggerMatcher", "TriggerSource", "check_pattern"]
 

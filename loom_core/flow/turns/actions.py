@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import validate_inputs
-from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.policy.router import Disambiguation
 from loom_core.flow.responses.phrases import LANGUAGE
 from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.runtime.skills import active_skills

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.turns.llm_routing import assess_decision, build_action_space, decide, flows_to_ask_about
 from loom_core.flow.turns.plan import make_plan
-from loom_core.flow.turns.reply_application import reply_from_decision
-from loom_core.flow.turns.turn import observe
+from loom_core.flow.turns.turn import observe, reply_from_decision
 from loom_core.flow.understanding.reply_parser import ParsedReply
 
 if TYPE_CHECKING:

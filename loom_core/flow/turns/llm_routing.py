@@ -22,7 +22,7 @@ from loom_core.flow.turns.actions import (
     respond,
     status_outcome,
 )
-from loom_core.flow.turns.message_parts import answers_at_once
+from loom_core.flow.turns.plan import answers_at_once
 from loom_core.flow.understanding.slots import extract_slots
 from loom_core.observability.spans import FLOW_DECISION
 from loom_core.observability.tracing import record_failure, span

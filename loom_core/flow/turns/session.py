@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary
 import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, StoreError
-from loom_core.flow.knowledge.interface import TENANCY
+from loom_core.flow.knowledge.executor import TENANCY
 from loom_core.flow.policy.decision import FurtherRequest
-from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.policy.router import Disambiguation
 from loom_core.flow.responses.reply import Citation, FlowReply, RoutingOutcome, TurnOutcome
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES

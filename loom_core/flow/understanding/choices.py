@@ -13,7 +13,7 @@ from datetime import date, time
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from loom_core.cjk import has_cjk
-from loom_core.flow.triggers.normal_text import NormalText
+from loom_core.flow.triggers.pattern_text import NormalText
 from loom_core.flow.understanding.dates import date_parts
 from loom_core.flow.understanding.formats import format_in_words
 from loom_core.flow.understanding.language import in_language

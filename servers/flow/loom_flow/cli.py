@@ -77,7 +77,7 @@ class FlowServer(ServerProgram[Settings]):
         )
 
     def options(self, settings: Settings) -> list[str]:
-        from loom_flow.invocation import own_options
+        from loom_flow.settings import own_options
 
         options = own_options(replace(settings, home_given=False))
         return options + (["--provider", settings.provider] if settings.provider else [])
@@ -86,7 +86,7 @@ class FlowServer(ServerProgram[Settings]):
         from loom_core.flow.config import read_flow_file
         from loom_core.server.install.terminal import model_variables
         from loom_core.storage.postgres_pool import SECRET_VARIABLE
-        from loom_flow.model_choice import choose_model
+        from loom_flow.engine import choose_model
 
         secrets = [SECRET_VARIABLE] if settings.database else []
         if not settings.config_given and not settings.config.exists():

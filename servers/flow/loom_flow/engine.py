@@ -1,11 +1,16 @@
-"""Open resources of a process: the current flow file, the journal, and assistants."""
+"""Open resources of a process: the flow file, its model and knowledge, the journal, and assistants."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -13,26 +18,32 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config.flow_file import FlowFileWatcher, LoadedFlows, read_flow_file
+from loom_core.flow.config.models import DocumentsSource, HttpSource, LocalSource, McpSource
 from loom_core.flow.executor.definition import iter_steps, server_tools
-from loom_flow.invocation import invocation
+from loom_core.installation import how_to_install
+from loom_flow.settings import invocation
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from types import TracebackType
 
     from anyio.abc import TaskGroup
 
-    from loom_core.flow.config import FlowFile
-    from loom_core.flow.knowledge import FlowKnowledge
+    from loom_core.flow.config import FlowFile, KnowledgeSource
+    from loom_core.flow.knowledge import FlowKnowledge, ProviderKnowledge
     from loom_core.flow.orchestrator import WorkflowOrchestrator
+    from loom_core.knowledge.interface import KnowledgeBaseProvider
+    from loom_core.knowledge.sources.library import Library
+    from loom_core.llm.config import ProviderConfig
     from loom_core.llm.interface import LLMProvider
+    from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.remote_tools import RemoteTools
     from loom_core.runs.journal import Journal
     from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import Tool
-    from loom_flow.knowledge_source import KnowledgeSources
     from loom_flow.settings import Settings
 
-__all__ = ["FlowEngine"]
+__all__ = ["FlowEngine", "build_model", "choose_model", "model_from_settings"]
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +77,7 @@ class FlowEngine:
         self._journal: Journal | None = None
         self._audit: AuditLog | None = None
         self._mcp: RemoteTools | None = None
-        self._sources: KnowledgeSources | None = None
+        self._sources: _KnowledgeSources | None = None
         self._assistants: dict[_Flows, _AssistantTask] = {}
         self._turn = anyio.Lock()
         self._looking = anyio.Lock()
@@ -201,8 +212,6 @@ class FlowEngine:
         Raises:
             ConfigError: none is configured, or it is not usable.
         """
-        from loom_flow.model_choice import build_model, choose_model
-
         config = choose_model((await self.latest()).file, self._settings)
         if config is None:
             raise ConfigError(
@@ -234,8 +243,6 @@ class FlowEngine:
 
     async def with_model(self, loaded: LoadedFlows) -> tuple[LoadedFlows, LLMProvider | None]:
         """Return a file with its model; if the model is not available, without it, and note the problem."""
-        from loom_flow.model_choice import build_model, choose_model
-
         self.model = self._model_problem = ""
         try:
             config = choose_model(loaded.file, self._settings)
@@ -259,10 +266,8 @@ class FlowEngine:
         if file.knowledge is None:
             return None
         if self._sources is None:
-            from loom_flow.knowledge_source import KnowledgeSources
-
             assert self._tasks is not None
-            self._sources = KnowledgeSources(self._settings, self._tasks)
+            self._sources = _KnowledgeSources(self._settings, self._tasks)
         return await self._sources.of(file.knowledge)
 
     async def tools_of_servers(self, file: FlowFile) -> Sequence[Callable[[], tuple[Tool, ...]]]:
@@ -392,3 +397,190 @@ def limit_flows(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
             left += [step.workflow_id for step in iter_steps(flow.steps) if step.workflow_id]
     kept = [flow for flow in file.flows if flow.flow_id in wanted]
     return replace(loaded, file=file.model_copy(update={"flows": kept}))
+
+
+_NAME = "knowledge"
+_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; checked without an import
+
+
+class _KnowledgeSources:
+    """Factory of knowledge sources; each is built once and closed at the end.
+
+    Args:
+        settings: settings of the process.
+        tasks: task group for connections and models; the caller ends it.
+    """
+
+    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+        self._settings = settings
+        self._tasks = tasks
+        self._libraries: dict[Path, Library] = {}
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+        self._made: list[tuple[KnowledgeSource, ProviderKnowledge]] = []
+
+    async def of(self, config: KnowledgeSource | None) -> ProviderKnowledge | None:
+        """Return the source; None if the file names none.
+
+        Raises:
+            ConfigError: it is not usable: it does not exist, or a required package is not installed.
+        """
+        if config is None:
+            return None
+        for known, source in self._made:
+            if known == config:
+                return source
+        source = await self._source(config)
+        self._made.append((config, source))
+        return source
+
+    async def _source(self, config: KnowledgeSource) -> ProviderKnowledge:
+        from loom_core.flow.knowledge import ProviderKnowledge
+
+        provider: KnowledgeBaseProvider
+        match config:
+            case LocalSource():
+                provider = await to_thread.run_sync(self._local, config)
+            case HttpSource():
+                from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase
+
+                provider = HTTPKnowledgeBase(config, name=_NAME)
+            case McpSource():
+                from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
+                from loom_core.mcp_client.connections.connection import ServerConnection
+                from loom_core.mcp_client.oauth.authentication import oauth_auth
+
+                server = await to_thread.run_sync(self._server, config)
+                connection = ServerConnection(server, auth=partial(oauth_auth, home=self._settings.home))
+                self._tasks.start_soon(connection.run)
+                self._closing.append(connection.close)
+                provider = MCPKnowledgeBase(connection, config, name=_NAME)
+            case DocumentsSource():
+                _check_installed()
+                from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
+
+                provider = DocumentsKnowledgeBase(config.documents, name=_NAME)
+                self._closing.append(_closer(provider.close))
+        return ProviderKnowledge(provider)
+
+    async def close(self) -> None:
+        """Close everything that was opened."""
+        for close in self._closing:
+            await close()
+
+    def _local(self, config: LocalSource) -> KnowledgeBaseProvider:
+        from loom_core.knowledge.sources.catalogue import Catalogue
+
+        home = self._settings.home
+        if config.home:
+            home = self._settings.config.parent / Path(config.home).expanduser()
+        database = self._settings.database if home == self._settings.home else ""
+        with closing(Catalogue(home, database=database)) as catalogue:
+            entries = {entry.name: entry for entry in catalogue.list()}
+        entry = entries.get(config.knowledge_base)
+        if entry is None:
+            known = (
+                f"There are: {', '.join(entries)}." if entries else "There is none: create it with loom-kb."
+            )
+            raise ConfigError(
+                f"There is no knowledge base {config.knowledge_base!r} in {home}.", advice=known
+            )
+        if entry.problem:
+            raise ConfigError(
+                f"The knowledge base {config.knowledge_base!r} is not usable: {entry.problem}.",
+                advice=f"loom-kb check --kb {config.knowledge_base} says what can be done.",
+            )
+        _check_installed()
+        import_module("loom_core.knowledge.rag.knowledge_base")  # it takes a second
+        from loom_core.knowledge.sources.library import Library
+        from loom_core.knowledge.sources.local import LocalKnowledgeBase
+
+        if home not in self._libraries:
+            library = self._libraries[home] = Library(home, database=database, program="loom-flow-server")
+            library.work_in(self._tasks)
+            self._closing.append(_closer(library.close))
+        return LocalKnowledgeBase(self._libraries[home], entry.source, base=entry.name)
+
+    def _server(self, config: McpSource) -> ServerConfig:
+        """Return the server, from `mcp.json` or from the file itself."""
+        from loom_core.mcp_client.configuration.expansion import Expansion
+        from loom_core.mcp_client.configuration.server_config import ServerConfig
+        from loom_core.mcp_client.configuration.servers import read_servers
+
+        home, written = self._settings.home, config.server
+        if isinstance(written, dict):
+            folder = self._settings.config.parent
+            server = ServerConfig.of_entry(_NAME, written, expansion=Expansion(os.environ), folder=folder)
+        else:
+            servers = read_servers(home, names=[written])
+            found = next((each for each in servers.ready if each.name == written), None)
+            if found is None:
+                problem = servers.problems.get(written)
+                raise ConfigError(
+                    f"The MCP server {written!r}, which `knowledge` names, cannot be used"
+                    + (f": {problem.placed}" if problem else ": it is not in mcp.json."),
+                    advice=f"Add it: loom-flow-server mcp add {written} -- COMMAND",
+                )
+            server = found
+        return server
+
+
+def _check_installed() -> None:
+    if not all(find_spec(name) is not None for name in _NEEDED):
+        raise ConfigError(
+            "`knowledge` cannot be searched: a required package is not installed.",
+            advice=how_to_install("loom-flow-server[kb]"),
+        )
+
+
+def _closer(close: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def close_in_thread() -> None:
+        await to_thread.run_sync(close)
+
+    return close_in_thread
+
+
+def choose_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
+    """Return the model of a file, else that of `--provider`; None for rules alone.
+
+    Raises:
+        ConfigError: `--provider` names no model.
+    """
+    return model_from_settings(settings) if file.model is None else file.model
+
+
+def model_from_settings(settings: Settings) -> ProviderConfig | None:
+    """Return the model of `--provider`, even if it is not usable here; None if there is none.
+
+    Raises:
+        ConfigError: there is no such provider.
+    """
+    if not settings.provider:
+        return None
+    from loom_core.llm.config import ProviderConfig
+    from loom_core.llm.factory import provider_choices
+
+    config = ProviderConfig.from_text(settings.provider)
+    if config.provider not in provider_choices():
+        raise ConfigError(
+            f"--provider: there is no {config.provider[:80]!r}.",
+            advice=f"Choose one of: {', '.join(provider_choices())}.",
+        )
+    return config
+
+
+def build_model(config: ProviderConfig) -> LLMProvider:
+    """Build a model that is usable here. Blocks if a keyring is read.
+
+    Raises:
+        ConfigError: it is not usable.
+    """
+    from loom_core.llm.factory import create_provider
+
+    llm = create_provider(config)
+    if reason := llm.problem():
+        cause, _, remedy = reason.partition(". ")
+        raise ConfigError(
+            f"The language model {llm.name} is not usable: {cause.rstrip('.')}.",
+            advice=f"{remedy.rstrip('.')}. Or leave `model` out: then rules decide alone.".lstrip(". "),
+        )
+    return llm

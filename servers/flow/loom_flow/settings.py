@@ -1,19 +1,21 @@
-"""Settings of the server."""
+"""Settings of the server, and command lines with them in messages to users."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.paths import audit_path
 from loom_core.server.runs.journal_place import journal_place
+from loom_flow import PROGRAM
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.runs.journal import PostgresPlace
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "invocation", "own_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,21 @@ class Settings:
     def audit(self) -> Path:
         """Path of the audit log, with every decision about a tool call."""
         return audit_path(self.home)
+
+
+def invocation(settings: Settings, command: str, *arguments: str) -> str:
+    """Return a command line for the same files as this process.
+
+    Args:
+        settings: settings of the process.
+        command: name of the command.
+        arguments: its arguments; anything but placeholders is quoted for a shell.
+    """
+    return " ".join([PROGRAM, command, *arguments, *map(shlex.quote, own_options(settings))])
+
+
+def own_options(settings: Settings) -> list[str]:
+    """Return the options that select the files and the database, as far as they were given."""
+    home = ["--home", str(settings.home)] if settings.home_given else []
+    database = ["--database", settings.database] if settings.database else []
+    return [*home, *(["--config", str(settings.config)] if settings.config_given else []), *database]

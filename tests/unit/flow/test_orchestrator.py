@@ -6,7 +6,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.policy.router import Disambiguation
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import (

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from loom_core.agent.calling_run import USAGE_KEY
 from loom_core.agent.notices import Notices
-from loom_core.flow.executor.failures import request_failure_message
 from loom_core.flow.executor.steps.context import StepOutcome, StepResponse
 from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.llm.messages import ToolCallPart
@@ -267,9 +266,7 @@ class ToolStep:
         """Return the user's message for a failed call."""
         about, wording = result.output.metadata, self._work.wording
         failure = about.get(FAILURE) or ("timeout" if result.status == "timeout" else "other")
-        return wording.part_of(about.get(TOLD, "")) or request_failure_message(
-            failure, wording, unsure=unsure
-        )
+        return wording.part_of(about.get(TOLD, "")) or wording.describe_failed_request(failure, unsure=unsure)
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
         """Store a large text; see `CallHost`."""

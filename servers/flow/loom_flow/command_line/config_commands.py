@@ -16,17 +16,15 @@ from loom_core.flow.config import (
     parse_flow_file,
     read_flow_file,
 )
-from loom_core.flow.config.arazzo.sources import source_addresses
 from loom_core.flow.config.localization import localize
-from loom_core.flow.config.openapi import flows_of_openapi
-from loom_core.flow.diagram.diagram_data import draw_flow
-from loom_core.flow.diagram.mermaid import render_mermaid
-from loom_core.flow.diagram.shape import shape_of
+from loom_core.flow.config.openapi import flows_of_openapi, source_addresses
+from loom_core.flow.diagram.drawing import draw_flow
+from loom_core.flow.diagram.shape import render_mermaid, shape_of
 from loom_core.flow.understanding.language import Language
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.evaluation import read_text
 from loom_flow import PROGRAM
-from loom_flow.invocation import invocation
+from loom_flow.settings import invocation
 from loom_flow.starter import starter_text
 
 if TYPE_CHECKING:

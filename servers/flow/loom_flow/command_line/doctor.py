@@ -17,8 +17,8 @@ from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 from loom_flow import PROGRAM
-from loom_flow.invocation import invocation
-from loom_flow.model_choice import build_model, choose_model
+from loom_flow.engine import build_model, choose_model
+from loom_flow.settings import invocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,7 +1,8 @@
-"""Commands that need flows and runs."""
+"""Commands that need flows and runs; those that run a flow ask its questions at the terminal."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
 import sys
@@ -14,22 +15,32 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.diagram.diagram_data import draw_run
+from loom_core.flow.diagram.drawing import draw_run
 from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.evaluation import JUnitCase, read_text, write_junit
 from loom_core.server.cli.named_values import parse_values
-from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard
+from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard, ask_at_terminal
 from loom_flow import PROGRAM
-from loom_flow.command_line.attach import BY, attach_to_run, exit_code, print_run, wait_until_idle
-from loom_flow.command_line.operator_commands import operate, send_event
-from loom_flow.invocation import invocation
+from loom_flow.engine import model_from_settings
 from loom_flow.mcp_tools.tools import build_response, find_pending
-from loom_flow.model_choice import model_from_settings
-from loom_flow.models import RunsResult
+from loom_flow.models import OperatorResult, RunsResult
 from loom_flow.service import FlowService
-from loom_flow.texts import chat_result, explain_text, run_line, runs_text
+from loom_flow.settings import invocation
+from loom_flow.texts import (
+    chat_result,
+    explain_text,
+    go_on_line,
+    handover_info,
+    operator_text,
+    progress_line,
+    run_info,
+    run_line,
+    run_text,
+    runs_text,
+    spoken_info,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +48,7 @@ if TYPE_CHECKING:
 
     from loom_core.flow.config import FlowFile
     from loom_core.flow.regression import RegressionReport, Utterance
+    from loom_core.runs.run import Run
     from loom_flow.models import ChatResult
     from loom_flow.settings import Settings
 
@@ -56,8 +68,8 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
         "runs": _runs,
         "status": _status,
         "resume": _resume,
-        "operator": operate,
-        "event": send_event,
+        "operator": _operate,
+        "event": _send_event,
     }
 
     async def run() -> int:
@@ -97,7 +109,7 @@ async def _run(service: FlowService, args: argparse.Namespace) -> int:
         args.flow, inputs, message=args.message, session_id=args.session, context=context
     )
     args.run_id = run.id
-    return await attach_to_run(service, run, after=0, as_json=args.json)
+    return await _attach_to_run(service, run, after=0, as_json=args.json)
 
 
 async def _test(service: FlowService, args: argparse.Namespace) -> int:
@@ -171,7 +183,7 @@ async def _status(service: FlowService, args: argparse.Namespace) -> int:
     from loom_core.server.runs.html_option import find_run
 
     run = await find_run(service, args.run_id)
-    await print_run(service, run, as_json=args.json)
+    await _print_run(service, run, as_json=args.json)
     after = 0
     while args.events and (found := await service.events(run.id, after=after, limit=500)):
         after = found[-1].seq
@@ -179,7 +191,7 @@ async def _status(service: FlowService, args: argparse.Namespace) -> int:
             told = asdict(event) if args.json else event.payload
             line = json.dumps(told, ensure_ascii=args.json, default=str)
             out(line if args.json else f"{event.seq} {event.type} {line}")
-    return exit_code(run.status)
+    return _exit_code(run.status)
 
 
 async def _resume(service: FlowService, args: argparse.Namespace) -> int:
@@ -189,7 +201,7 @@ async def _resume(service: FlowService, args: argparse.Namespace) -> int:
         pending = find_pending(run, args.id, questions=args.answer is not None)
         answer = None if args.answer is None else _object(args.answer, "--answer")
         action = "answer" if answer is not None else "approve" if args.approve else "deny"
-        order = build_response(pending, action, answer=answer, reason=args.reason, by=BY)
+        order = build_response(pending, action, answer=answer, reason=args.reason, by=_BY)
         run = await service.decide(run, order)
     elif args.retry is not None:
         steps = [each for each in args.retry if "=" not in each]
@@ -200,16 +212,16 @@ async def _resume(service: FlowService, args: argparse.Namespace) -> int:
         flow = (await service.read_flows()).file.flow(run.request.profile)
         schema = None if flow is None else flow.input_schema
         inputs = parse_values([each for each in args.retry if "=" in each], schema)
-        run = await service.retry(run.id, "".join(steps), inputs=inputs, by=BY)
+        run = await service.retry(run.id, "".join(steps), inputs=inputs, by=_BY)
     elif args.abort:
-        await service.send_commands(run.id, Abort(reason=args.reason, by=BY))
+        await service.send_commands(run.id, Abort(reason=args.reason, by=_BY))
         run = await service.wait_until_idle(run.id, after=before, seconds=_APPLIED_SECONDS)
-        await print_run(service, run, as_json=args.json)
+        await _print_run(service, run, as_json=args.json)
         return 0 if run.status == "aborted" else 1
     else:
-        await service.resume(run.id, by=BY)
+        await service.resume(run.id, by=_BY)
         before = 0 if run.status in {"working", "input_required"} else before
-    return await attach_to_run(service, run, after=before, as_json=args.json)
+    return await _attach_to_run(service, run, after=before, as_json=args.json)
 
 
 def _object(text: str, option: str) -> dict[str, Any]:
@@ -237,7 +249,7 @@ async def chat(service: FlowService, args: argparse.Namespace) -> int:
             continue
         reply = await service.chat(line, session_id=session, context=context, seconds=_SLICE_SECONDS)
         session, context, args.run_id = reply.session_id, {}, reply.run_id
-        run = await wait_until_idle(service, reply.run_id) if reply.run_id else None
+        run = await _wait_until_idle(service, reply.run_id) if reply.run_id else None
         pending = reply.pending if run is None else run.pending
         is_outside = bool(pending) and not any(each.for_user for each in pending)
         result = chat_result(reply, run, file=service.current or file, by_asking=False)
@@ -254,7 +266,7 @@ def _opening(file: FlowFile) -> str:
 
 def _chat_code(status: RunStatus) -> int:
     """Return the exit code for a status; a conversation in which the user aborted something succeeds."""
-    return 0 if status == "aborted" else exit_code(status)
+    return 0 if status == "aborted" else _exit_code(status)
 
 
 def _say(result: ChatResult, *, as_json: bool) -> None:
@@ -273,3 +285,143 @@ def _citations(result: ChatResult) -> list[tuple[str, str]]:
     if cited:
         return [(each.id, each.title or each.source) for each in cited]
     return [(str(number), each.title or each.source) for number, each in enumerate(result.citations, 1)]
+
+
+async def _operate(service: FlowService, args: argparse.Namespace) -> int:
+    """Carry out `operator`; return the exit code."""
+    if args.action == "list":
+        found = [handover_info(each) for each in await service.operator_queue()]
+        _print(OperatorResult(conversations=found, messages=[], run=None), as_json=args.json)
+        return 0
+    if not args.run_id:
+        raise InvalidInputError("Which conversation is meant?", advice="Give its run, as in the list.")
+    by, text = args.name or _user(), " ".join(args.words)
+    if args.action in {"say", "take"}:
+        await service.operate(args.run_id, args.action, by=by, text=text)
+    elif args.action in {"return", "decline"}:
+        handover, _ = await service.handover(args.run_id)
+        agreed = parse_values(args.words, handover.pending.schema) if args.action == "return" else {}
+        run = await service.operate(args.run_id, args.action, by=by, text=text, agreed=agreed)
+        return await _attach_to_run(service, run, after=handover.run.last_seq, as_json=args.json)
+    handover, messages = await service.handover(args.run_id)
+    shown = [spoken_info(each) for each in messages]
+    _print(
+        OperatorResult(conversations=[handover_info(handover)], messages=shown, run=None), as_json=args.json
+    )
+    return 0
+
+
+async def _send_event(service: FlowService, args: argparse.Namespace) -> int:
+    """Carry out `event`; return the exit code."""
+    try:
+        payload: object = json.loads(args.payload)
+    except ValueError as error:
+        raise InvalidInputError(f"The data of the event is not JSON: {error}.") from None
+    reached = await service.send_event(args.name, key=args.key, payload=payload)
+    for run_id in reached:
+        run = await service.wait_until_idle(run_id, seconds=_APPLIED_SECONDS)
+        out_json({"run_id": run.id, "status": run.status}) if args.json else out(f"{run.id}: {run.status}")
+    return 0
+
+
+def _print(result: OperatorResult, *, as_json: bool) -> None:
+    out_json(result) if as_json else out(operator_text(result))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a user of this number
+        return "Operator"
+
+
+_BY = "the user at the terminal"
+"""The decider's name in the journal."""
+
+_WAITS = 3
+_IDLE_STATUSES = frozenset({"completed", "failed", "aborted", "input_required", "paused"})
+_ASKING_EVENT = "approval_required"
+
+
+def _exit_code(status: RunStatus) -> int:
+    """Return the exit code for a run's status."""
+    if status == "completed":
+        return 0
+    return 1 if status in {"failed", "aborted"} else _WAITS
+
+
+async def _attach_to_run(service: FlowService, run: Run, *, after: int, as_json: bool) -> int:
+    """Wait for a run, and ask its questions if the terminal is interactive; return the exit code.
+
+    Args:
+        service: the service of the run.
+        run: the run.
+        after: sequence number of the last known event.
+        as_json: whether to print only data.
+    """
+    keyboard = Keyboard()
+    async with anyio.create_task_group() as tasks:
+        if not as_json:
+            tasks.start_soon(_print_events, service, run, after, keyboard.is_interactive)
+        run = await _wait_until_idle(service, run.id, after=after)
+        while run.status == "input_required" and run.questions and keyboard.is_interactive:
+            pending = run.questions[0]
+            decision = await ask_at_terminal(keyboard, service.question(run, pending), pending, by=_BY)
+            if decision is None:
+                break
+            try:
+                told = await service.decide(run, decision)
+            except InvalidInputError as error:  # another client has decided, or it was no valid response
+                say(str(error))
+                told = await service.run(run.id)
+            run = await _wait_until_idle(service, run.id, after=told.last_seq)
+        tasks.cancel_scope.cancel()
+    await _print_run(service, run, as_json=as_json)
+    return _exit_code(run.status)
+
+
+async def _wait_until_idle(service: FlowService, run_id: str, *, after: int = 0) -> Run:
+    """Return the run when it is idle."""
+    while True:
+        run = await service.wait_until_idle(run_id, after=after, seconds=_SLICE_SECONDS)
+        if run.status in _IDLE_STATUSES:
+            return run
+        after = run.last_seq
+
+
+async def _print_run(service: FlowService, run: Run, *, as_json: bool) -> None:
+    """Print the state of a run, and the command that continues it on stderr."""
+    info = run_info(run, await service.steps(run.id), by_asking=False)
+    if as_json:
+        out_json(info)
+        return
+    out(run_text(run, info.model_copy(update={"next": ""})))
+    if words := _resume_words(run):
+        say(go_on_line(run, invocation(service.settings, *words)))
+
+
+def _resume_words(run: Run) -> list[str]:
+    """Return the command that continues a run, with its arguments; empty for a run that has ended."""
+    match run.status:
+        case "completed":
+            return []
+        case "working":
+            return ["status", run.id]
+        case "failed":
+            return ["resume", run.id, "--retry"]
+        case "input_required" if run.questions:
+            return ["resume", run.id, "--answer '{…}'" if run.questions[0].takes_answer else "--approve"]
+        case "input_required":
+            return ["status", run.id]
+        case _:
+            return ["resume", run.id]
+
+
+async def _print_events(service: FlowService, run: Run, after: int, attended: bool) -> None:
+    """Print a run's progress on stderr, without the questions that the user is asked anyway."""
+    line = progress_line(run)
+    async for event in service.journal().follow(run.id, after=after):
+        if attended and event.type == _ASKING_EVENT:
+            continue
+        if said := line(event):
+            say(f"  {said}")

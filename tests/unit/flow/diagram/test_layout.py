@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.config import parse_flow_file, read_flow_file
-from loom_core.flow.diagram.layout import Box, Card, Column, Drawing, Line, lay_out, line_key
+from loom_core.flow.diagram.drawing import Box, Card, Column, Drawing, Line, lay_out, line_key
 from loom_core.flow.diagram.shape import FlowShape, StepListShape, shape_of
 
 _EXAMPLES = Path(__file__).parents[4] / "examples"

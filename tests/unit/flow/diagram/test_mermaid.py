@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from loom_core.flow.config import parse_flow_file
-from loom_core.flow.diagram.mermaid import render_mermaid
-from loom_core.flow.diagram.shape import shape_of
+from loom_core.flow.diagram.shape import render_mermaid, shape_of
 
 
 def _drawn(**keys):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.config import LoadedFlows, parse_flow_file
-from loom_core.flow.diagram.diagram_data import draw_run
+from loom_core.flow.diagram.drawing import draw_run
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import EndpointCaller
 from loom_core.runs.commands import ApprovalDecision

@@ -16,8 +16,7 @@ from loom_core.errors import SourceError
 from loom_core.flow.config import FlowFile, KnowledgeEndpointConfig, NetConfig
 from loom_core.flow.http import EndpointCaller
 from loom_core.flow.knowledge import ApiKnowledge, KnowledgeExecutor, ProviderKnowledge
-from loom_core.flow.knowledge.executor import AnswerCache
-from loom_core.flow.knowledge.interface import normalize_question
+from loom_core.flow.knowledge.executor import AnswerCache, normalize_question
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
 from loom_core.flow.triggers import TriggerMatch, TriggerMatcher, check_pattern
-from loom_core.flow.triggers.normal_text import NormalText
-from loom_core.flow.triggers.pattern_text import translate_pattern
+from loom_core.flow.triggers.pattern_text import NormalText, translate_pattern
 
 pytestmark = pytest.mark.slow
 

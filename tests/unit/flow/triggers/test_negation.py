@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.flow.triggers.negation import NegationKind, detect_negation, negates
-from loom_core.flow.triggers.normal_text import NormalText
+from loom_core.flow.triggers.pattern_text import NormalText
 
 
 def _doubt(message: str, pattern: str) -> NegationKind:

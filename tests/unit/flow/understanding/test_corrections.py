@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.understanding.corrections import (
+from loom_core.flow.understanding.reply_parser import (
     find_corrections,
     find_refused_correction,
     find_restated_inputs,
     is_retraction,
+    parse_reply,
 )
-from loom_core.flow.understanding.reply_parser import parse_reply
 from loom_core.runs.run import Pending
 
 INPUTS: dict[str, Any] = {

@@ -9,10 +9,9 @@ import pytest
 
 from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.understanding.choices import ValueChoice, find_choices
-from loom_core.flow.understanding.corrections import find_corrections
 from loom_core.flow.understanding.moments import situation
 from loom_core.flow.understanding.person_names import person_in
-from loom_core.flow.understanding.reply_parser import parse_reply
+from loom_core.flow.understanding.reply_parser import find_corrections, parse_reply
 from loom_core.flow.understanding.slots import extract_slots, parse_value
 from loom_core.runs.run import Pending
 from tests.unit.flow.conftest import talking

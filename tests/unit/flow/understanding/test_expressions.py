@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loom_core.flow.expressions.values import MISSING
+from loom_core.flow.expressions.expression import MISSING
 from loom_core.flow.understanding.moments import situation
 from loom_core.flow.understanding.reply_parser import parse_reply
 from loom_core.flow.understanding.slots import parse_value

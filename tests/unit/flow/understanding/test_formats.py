@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import normalise_formats
-from loom_core.flow.expressions.values import MISSING
+from loom_core.flow.expressions.expression import MISSING
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.formats import (
     find_by_format,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.expressions.values import MISSING
+from loom_core.flow.expressions.expression import MISSING
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.slots import (
     RejectedValue,

@@ -9,8 +9,8 @@ from loom_core.flow.understanding.small_talk import (
     is_past,
     is_question,
     is_request_or_refusal,
+    yes_or_no,
 )
-from loom_core.flow.understanding.yes_no import yes_or_no
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,28 @@
-"""Layout of a flow's diagram: cards of steps in columns and the lines between them, in pixels.
+"""Data of diagrams for pages: the layout of a flow, and the trace of a run through it.
 
-A list of steps is a column, from top to bottom. Lists inside a step stand next to each other in its frame. A
-jump leaves the card at its own row and runs in a lane next to the column: forward on the right, back on the
-left, if no lines cross by that. Jumps to the same target share a lane.
+The layout is cards of steps in columns and the lines between them, in pixels. A list of steps is a column,
+from top to bottom. Lists inside a step are next to each other in its frame. A jump leaves the card at its own
+row and runs in a lane next to the column: forward on the right, back on the left, if no lines cross by that.
+Jumps to the same target share a lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from loom_core.flow.diagram.shape import FlowShape, StepListShape, StepShape, Transition
+from loom_core.flow.config.localization import localize
+from loom_core.flow.config.models import SKILLS_PROFILE
+from loom_core.flow.diagram.shape import FlowShape, StepListShape, StepShape, Transition, shape_of
+from loom_core.flow.responses.phrases import language_of_run
 
-__all__ = ["Box", "Card", "Column", "Drawing", "Line", "lay_out", "line_key", "rows_of"]
+if TYPE_CHECKING:
+    from loom_core.flow.config import LoadedFlows
+    from loom_core.runs.events import StreamEvent
+    from loom_core.runs.run import Run
+
+__all__ = ["Box", "Card", "Column", "Drawing", "Line", "draw_flow", "draw_run", "lay_out", "line_key"]
 
 _CARD = 224.0  # width of a card
 _PADDING = 8.0  # inside of a card, above and below its texts
@@ -111,7 +120,7 @@ def line_key(step: str, transition: Transition) -> str:
     return f"{step}:{'failure' if transition.after_failure else 'success'}:{transition.action}"
 
 
-def rows_of(step: StepShape) -> list[Transition]:
+def _rows_of(step: StepShape) -> list[Transition]:
     """Return the transitions that have a row of their own on a step's card."""
     return [each for each in step.transitions if each.type != "next"]
 
@@ -131,7 +140,7 @@ class _CardPlan:
 
     def __init__(self, step: StepShape) -> None:
         self.step = step
-        self.rows = rows_of(step)
+        self.rows = _rows_of(step)
         texts = 1 + bool(step.text or step.description)
         self._rows_top = _PADDING + texts * _TEXT
         self.head = self._rows_top + len(self.rows) * _TEXT + _PADDING
@@ -313,3 +322,248 @@ def _corners(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     found = list(dict.fromkeys(points))
     ends = {found[0], found[-1]}
     return [point for point in found if point in ends or {x for x, _ in found} != {point[0]}]
+
+
+_StepStatus: TypeAlias = Literal["waiting", "open", "failed", "declined", "stopped", "recovered", "done"]
+"""`failed`: and its list with it; `declined`: likewise, by a person's no; `stopped`: the run ended before the
+step; `recovered`: it failed, and the flow went on. Of several items, the first of these counts."""
+
+_PRECEDENCE: Sequence[_StepStatus] = get_args(_StepStatus)
+
+
+@dataclass(slots=True)
+class _StepTrace:
+    """The trace of a run in a step of the diagram.
+
+    Attributes:
+        starts: number of times that it started, for all items and with retries.
+        latest: the latest status by the id in the events, which has the number of the item.
+        items: the latest result by list inside it, if it is a `for_each`; empty while it runs.
+    """
+
+    starts: int = 0
+    latest: dict[str, _StepStatus] = field(default_factory=dict[str, _StepStatus])
+    items: dict[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def status(self) -> _StepStatus:
+        """The status."""
+        return min(self.latest.values(), key=_PRECEDENCE.index)
+
+
+@dataclass(slots=True)
+class _RunTrace:
+    """The path of a run through a diagram.
+
+    Attributes:
+        steps: what was done in each step, by path; only those that have started.
+        lines: keys of the lines that it took.
+        unknown: ids of its steps that the flow does not have.
+        waits: whether it waits for input before its first step.
+        reached_end: whether it has reached the end of the flow.
+    """
+
+    steps: dict[str, _StepTrace] = field(default_factory=dict[str, _StepTrace])
+    lines: set[str] = field(default_factory=set[str])
+    unknown: list[str] = field(default_factory=list[str])
+    waits: bool = False
+    reached_end: bool = False
+
+
+def _trace_run(flow: FlowShape, run: Run, events: Sequence[StreamEvent]) -> _RunTrace:
+    """Trace a run through the shape of its flow.
+
+    Args:
+        flow: the flow.
+        run: the run in its current state.
+        events: its events.
+    """
+    tracer = _Tracer(flow)
+    for event in events:
+        tracer.read(event.type, event.payload)
+    return tracer.finish(run)
+
+
+class _Tracer:
+    """Reader of events."""
+
+    def __init__(self, flow: FlowShape) -> None:
+        self._steps = {step.path: step for step in flow.steps.all_steps()}
+        self._open: dict[str, str] = {}
+        self._chosen: set[str] = set()
+        self.trace = _RunTrace()
+
+    def read(self, type_: str, it: Mapping[str, Any]) -> None:
+        match type_:
+            case "step_start":
+                self._start(it["step_id"], it.get("key", ""))
+            case "step_result":
+                self._end(it["step_id"], it["status"], it["next"])
+            case "branch":
+                self._read_branch(it["step_id"], it["branch"], it["status"])
+            case "flow_finish":
+                self.trace.reached_end = True
+            case _:
+                pass
+
+    def finish(self, run: Run) -> _RunTrace:
+        """Return the trace, with the status of the steps that have no result."""
+        asked = {each.id for each in run.pending}
+        waits = run.status == "input_required"
+        self.trace.waits = waits and not self._open
+        for step_id, key in self._open.items():
+            step = self._find(step_id)
+            if step is not None:
+                is_asked = not step.lists and (waits or key in asked)
+                has_ended = run.status in {"completed", "failed", "aborted"}
+                status: _StepStatus = "waiting" if is_asked else "stopped" if has_ended else "open"
+                self.trace.steps[step.path].latest[step_id] = status
+        return self.trace
+
+    def _start(self, step_id: str, key: str) -> None:
+        step = self._find(step_id)
+        if step is None:
+            return
+        self._open[step_id] = key
+        self._chosen.discard(step_id)
+        self.trace.lines.add(":start")
+        trace = self.trace.steps.setdefault(step.path, _StepTrace())
+        trace.starts += 1
+        trace.latest[step_id] = "open"
+
+    def _end(self, step_id: str, status: str, following: Mapping[str, Any]) -> None:
+        step = self._find(step_id)
+        if step is None or step_id not in self._open:
+            return
+        del self._open[step_id]
+        succeeded, fails = status == "success", following["to"] == "fail"
+        failed: _StepStatus = "recovered" if not fails else "declined" if status == "declined" else "failed"
+        self.trace.steps[step.path].latest[step_id] = "done" if succeeded else failed
+        if failed != "failed":
+            self.trace.lines.add(f"{step.path}:{'success' if succeeded else 'failure'}:{following['action']}")
+        if succeeded and step.kind == "switch" and step_id not in self._chosen:
+            self.trace.lines |= {f"{step.path}/else/:start", f"{step.path}/else/:end"}
+
+    def _read_branch(self, step_id: str, number: int, status: str) -> None:
+        step = self._find(step_id)
+        if step is None:
+            return
+        self._chosen.add(step_id)
+        is_item = step.kind == "for_each"
+        path = f"{step.path}/{0 if is_item else number}/"
+        if status != "failure":
+            self.trace.lines.add(f"{path}:{'start' if status == 'start' else 'end'}")
+        if is_item:
+            self.trace.steps[step.path].items[number] = "" if status == "start" else status
+
+    def _find(self, step_id: str) -> StepShape | None:
+        """Find the step with an id of the events; None for a step of a flow inside it, and an unknown one."""
+        path, ids = "", step_id.split("/")
+        while True:
+            step = self._steps.get(path + ids[0])
+            if step is None and path + ids[0] not in self.trace.unknown:
+                self.trace.unknown.append(path + ids[0])
+            if step is None or len(ids) == 1:
+                return step
+            if not step.lists:
+                return None
+            path = f"{step.path}/{0 if step.kind == 'for_each' else ids[1]}/"
+            ids = ids[2:]
+
+
+_LONGEST = 300  # characters of a text: of a tooltip, as a card shows less
+
+
+def draw_flow(flow: FlowShape) -> dict[str, Any]:
+    """Return the data of a flow's diagram."""
+    drawing = lay_out(flow)
+    return {
+        "id": flow.flow_id,
+        "title": flow.title,
+        "width": drawing.width,
+        "height": drawing.height,
+        "end": asdict(drawing.end),
+        "column": _column_data(drawing.column),
+        "lines": [asdict(line) for line in drawing.lines],
+    }
+
+
+def draw_run(loaded: LoadedFlows, run: Run, events: Sequence[StreamEvent]) -> dict[str, Any] | None:
+    """Return the data of the diagram of a run, as the current file has its flow; None for a run of skills.
+
+    The journal has no copy of the flow, so the data says whether the file has changed since.
+
+    Args:
+        loaded: the current file.
+        run: the run.
+        events: its events.
+    """
+    if run.request.profile == SKILLS_PROFILE:
+        return None
+    language = language_of_run(run.request, setting=loaded.file.basic_settings.language)
+    file = localize(loaded.file, language)
+    flow = file.flow(run.request.profile)
+    if flow is None:
+        return {"is_missing": True}
+    shape = shape_of(file, flow)
+    versions = [
+        event.payload.get("config") for event in events if event.type in {"flow_start", "flow_changed"}
+    ]
+    return {
+        **draw_flow(shape),
+        "has_changed": bool(versions) and versions[-1] != loaded.version,
+        "trace": _trace_data(_trace_run(shape, run, events)),
+    }
+
+
+def _column_data(column: Column) -> dict[str, Any]:
+    return {
+        "role": column.steps.role,
+        "start": f"{column.steps.path}:start",
+        "condition": _shorten(column.steps.condition),
+        "label": column.label and asdict(column.label),
+        "cards": [_card_data(card) for card in column.cards],
+    }
+
+
+def _card_data(card: Card) -> dict[str, Any]:
+    step = card.step
+    return {
+        "path": step.path,
+        "step": step.step_id,
+        "kind": step.kind,
+        "text": _shorten(step.text),
+        "description": _shorten(step.description),
+        "rows": [_row_data(step.path, each) for each in _rows_of(step)],
+        "box": asdict(card.box),
+        "frame": card.frame and asdict(card.frame),
+        "columns": [_column_data(each) for each in card.columns],
+    }
+
+
+def _row_data(path: str, row: Transition) -> dict[str, Any]:
+    return {**asdict(row), "key": line_key(path, row), "condition": _shorten(row.condition)}
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _trace_data(trace: _RunTrace) -> dict[str, Any]:
+    steps = {
+        path: {
+            "status": step.status,
+            "starts": step.starts,
+            "latest": step.latest,
+            "items": len(step.items),
+            "failed_items": sum(each == "failure" for each in step.items.values()),
+        }
+        for path, step in trace.steps.items()
+    }
+    return {
+        "steps": steps,
+        "lines": sorted(trace.lines),
+        "unknown": trace.unknown,
+        "waits": trace.waits,
+        "reached_end": trace.reached_end,
+    }
