@@ -109,7 +109,7 @@ def normalise_formats(schema: Mapping[str, Any], given: Mapping[str, Any]) -> di
         if read is MISSING or not is_in_format(read, schema_of_value):
             refused = RejectedValue(name, None, schema_of_value)
             raise InvalidInputError(
-                f"{name!r} cannot be {value!r}.", advice=Phrases.of("en").describe_valid_values(refused)
+                f"{name!r} cannot be {value!r}.", advice=Phrases("en").describe_valid_values(refused)
             )
         inputs[name] = read
     return inputs
@@ -134,7 +134,7 @@ def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: La
         part = properties.get(name)
         told = _properties({"properties": part})
         titles = [each.label_in(language) for each in choices_of(told) if each.title] if language else []
-        listed = Phrases.of(language).options.format(options="/".join(titles)) if language and titles else ""
+        listed = Phrases(language).options.format(options="/".join(titles)) if language and titles else ""
         called.append(f"{told.get('title') or told.get('description') or name}{listed}")
     return ", ".join(called) if all(each.isascii() for each in called) else "、".join(called)
 

@@ -112,12 +112,12 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         language = language_of_run(log.run.request, setting=setting)
         asking = parts.asking
         if asking.approve is None:  # users who respond by commands are customers
-            phrases, unapproved = Phrases.of(language), FlowMessages.of(language).unapproved
+            phrases, unapproved = Phrases(language), FlowMessages(language).unapproved
             asking = replace(asking, unapproved=unapproved, confirmation=phrases.confirmation)
         super().__init__(log, FlowRecorder(log), asking=asking)
         self._file = parts.localized[language]
         self._parts = parts = replace(parts, file=self._file)
-        self._wording = FlowMessages.of(language)
+        self._wording = FlowMessages(language)
         self._calling = CallingRun(self._record, asking)
         self._machine: StepMachine | None = None
         self._calls = RunningCalls(self._record, parts.toolbox)

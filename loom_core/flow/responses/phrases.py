@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.cjk import has_cjk, is_chinese
 from loom_core.flow.understanding.choices import SHOWN, choices_of, with_titles
 from loom_core.flow.understanding.formats import format_in_words
-from loom_core.flow.understanding.language import Language, in_language
+from loom_core.flow.understanding.language import BilingualTexts, Language, Text, in_language
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
@@ -29,120 +28,103 @@ _MAX_LENGTH = 300  # characters of a value
 _CLEAR = 3  # words in another language that change a conversation's; fewer may be a name or a number
 
 
-@dataclass(frozen=True, slots=True)
-class Phrases:
-    """Phrases in one language; callers fill in `{…}`.
+_FORMATS = {
+    "date": Text("a date, such as 1 December or 2026-12-01", "日期，如12月1日或 2026-12-01"),
+    "time": Text("a time of the day, such as 3:30 pm or 15:30", "几点，如下午三点半或 15:30"),
+    "date-time": Text("a date and a time, such as 1 December, 3:30 pm", "日期和时间，如12月1日下午三点半"),
+    "duration": Text("how long, such as an hour and a half", "多长时间，如一个半小时"),
+    "money": Text("an amount, such as 1,200", "金额，如 1200"),
+    "phone": Text("a phone number, with +country code if it is abroad", "电话号码，境外号码请带国家区号"),
+    "email": Text("an e-mail address", "邮箱地址"),
+    "address": Text("a street with a number", "带门牌号的地址"),
+}
+"""The form of values by their `format`."""
 
-    Attributes:
-        language: the language.
-        hello: greeting, if the file has none.
-        able: what the assistant can do, after a greeting or if nothing matches.
-        welcome: reply to thanks.
-        bye: reply to a farewell.
-        noted: reply to assent without a question.
-        unknown: nothing matches and nothing is known.
-        unasked: the same, if the knowledge sources failed.
-        found: before passages that are the answer.
-        which: which of several flows is meant.
-        whether: whether a flow is meant.
-        unwanted: the same, if the message negates it.
-        explain: question if the model is unsure and has no question.
-        further: before the reply to a further request of the same message.
-        dropped: the user wants none of the options.
-        nothing: there is nothing to cancel.
-        cancelled: a run without its own text was cancelled.
-        failed: a run has failed; `{problem}` is the user's message.
-        broken: the default for `{problem}`.
-        try_again: after it, what the user can do.
-        correct: the same, if an input may be corrected.
-        working: a run continues.
-        paused: a run is paused.
-        passed_on: a message was passed on to an operator.
-        by_operator: a message of an operator.
-        with_operator: an operator has the conversation.
-        begin: whether a flow may start, with the inputs found.
-        values: its inputs.
-        shall: whether to make a call of a skill, by default.
-        unapproved: a tool is needed that no operator has approved.
-        again: before a question that is repeated because the message was no answer.
-        late: an answer came too late.
-        refused: before a question that is repeated because a number is invalid.
-        between, at_least, at_most: the valid numbers.
-        not_before, not_after, today: the valid dates or times.
-        whole, any_whole, any_number: the form of a number.
-        wanted: the form of the value that is asked for.
-        long_enough: the form of a text.
-        unoffered: an answer is none of the choices.
-        ambiguous: asks which of several values is meant.
-        formats: the form of values by their `format`.
-        either: which of several inputs a correction is for.
-        not_open: the user wants to cancel a flow that is not active.
-        back: the conversation returns to an interrupted run.
-        one_by_one: more questions follow.
-        options: after the name of an input, its choices.
-        join: between items of a list.
-        space: between sentences.
-    """
 
-    language: Language
-    hello: str
-    able: str
-    welcome: str
-    bye: str
-    noted: str
-    unknown: str
-    unasked: str
-    found: str
-    which: str
-    whether: str
-    unwanted: str
-    explain: str
-    further: str
-    dropped: str
-    nothing: str
-    cancelled: str
-    failed: str
-    broken: str
-    try_again: str
-    correct: str
-    working: str
-    paused: str
-    passed_on: str
-    by_operator: str
-    with_operator: str
-    begin: str
-    values: str
-    shall: str
-    unapproved: str
-    again: str
-    late: str
-    refused: str
-    between: str
-    at_least: str
-    at_most: str
-    not_before: str
-    not_after: str
-    today: str
-    whole: str
-    any_whole: str
-    any_number: str
-    wanted: str
-    long_enough: str
-    unoffered: str
-    ambiguous: str
-    formats: Mapping[str, str]
-    either: str
-    not_open: str
-    back: str
-    one_by_one: str
-    options: str
-    join: str
-    space: str
+class Phrases(BilingualTexts):
+    """Phrases in one language; callers fill in `{…}`."""
 
-    @classmethod
-    def of(cls, language: Language) -> Phrases:
-        """Return the phrases of a language."""
-        return _CHINESE if language == "zh" else _ENGLISH
+    # Small talk, and answers in words: `unasked` if the knowledge sources failed, `found` before passages
+    hello = Text("Hello.", "您好。")
+    able = Text("I can help you with: {flows}.", "我可以帮您办理：{flows}。")
+    welcome = Text("You are welcome.", "不客气。")
+    bye = Text("Goodbye.", "再见。")
+    noted = Text("All right.", "好的。")
+    unknown = Text("I found nothing about that.", "没有找到相关的内容。")
+    unasked = Text(
+        "I cannot look that up at the moment. Please ask again later.", "资料现在查不了，请稍后再问。"
+    )
+    found = Text("This is what I found:", "找到以下内容：")
+
+    # Which of several flows is meant, whether one is, and whether it is although the message negates it
+    which = Text("Which of these do you mean?", "您是指下面哪一项？")
+    whether = Text("Do you want “{flow}”?", "您是要办理“{flow}”吗？")
+    unwanted = Text(
+        "All right, I will not start “{flow}”. If you want it after all, say yes.",
+        "好的，不办理“{flow}”。如果要办理，请回答“是”。",
+    )
+    explain = Text("Could you say more precisely what you need?", "能再说得具体一点吗？")
+    further = Text("About “{request}”:", "关于“{request}”：")
+    dropped = Text("All right, I will leave it.", "好的，那先不办。")
+    nothing = Text("There is nothing in progress to cancel.", "现在没有可以取消的事项。")
+
+    # The state of a run; `{problem}` is `broken` by default, and what the user can do comes after it
+    cancelled = Text("“{flow}” is cancelled.", "“{flow}”已取消。")
+    failed = Text("“{flow}” did not succeed. {problem}", "“{flow}”没有办成。{problem}")
+    broken = Text("Something went wrong on our side.", "我们这边出了问题。")
+    try_again = Text("To try it once more, say “try again”.", "要再试，请说“再试一次”。")
+    correct = Text(
+        "To try it once more, say “try again”; to change something first, say what, as in “make it …”.",
+        "要再试，请说“再试一次”；要先改正哪一项，请说“改成……”。",
+    )
+    working = Text("“{flow}” is in progress; I am still working on it.", "“{flow}”正在办理，还没有结束。")
+    paused = Text("“{flow}” is paused.", "“{flow}”已暂停。")
+
+    # Conversations with operators
+    passed_on = Text("I have passed that on to my colleague.", "已转告同事。")
+    by_operator = Text("{by}: {text}", "{by}：{text}")
+    with_operator = Text("{by} is talking with you.", "{by}正在为您服务。")
+
+    # Before a flow or a call, with the values that it is about
+    begin = Text(
+        "Do I understand correctly that you want “{flow}”, with this?", "您是要按以下内容办理“{flow}”吗？"
+    )
+    values = Text("{name}: {value}", "{name}：{value}")
+    shall = Text("Shall I do this for you?", "要我为您这样办理吗？")
+    unapproved = Text("Sorry, that cannot be done at the moment.", "很抱歉，这件事现在暂时办不了。")
+
+    # Answers that are none, too late or invalid; and before a question, what is valid
+    again = Text("I did not understand that as an answer.", "这句话没有看懂。")
+    late = Text("The time to answer had run out.", "回答的时间已经过了。")
+    refused = Text("{name} cannot be {value}: {limit}.", "{name}不能是{value}：{limit}。")
+    between = Text("{low} to {high}", "只能是{low}到{high}")
+    at_least = Text("{low} or more", "至少是{low}")
+    at_most = Text("{high} or less", "最多是{high}")
+    not_before = Text("{low} or later", "{low}或以后")
+    not_after = Text("{high} or earlier", "{high}或以前")
+    today = Text("today", "今天")
+    whole = Text("a whole number, {limit}", "{limit}的整数")
+    any_whole = Text("a whole number", "整数")
+    any_number = Text("a number", "数字")
+    wanted = Text("{name}: {form}.", "{name}：{form}。")
+    long_enough = Text("at least {least} characters", "至少{least}个字")
+    unoffered = Text("“{said}” is not one of the choices.", "没有“{said}”这一项。")
+    ambiguous = Text("{name}: which of these do you mean: {values}?", "{name}：您指的是哪一个：{values}？")
+
+    # Which of several inputs a correction is for; other flows and questions
+    either = Text(
+        "Which do you mean: {names}? Please name it, as in “change … to {value}”.",
+        "您要改的是哪一项：{names}？请说“把……改成{value}”。",
+    )
+    not_open = Text(
+        "“{flow}” is not in progress here; what is already done cannot be cancelled here.",
+        "“{flow}”现在没有在办理；已经办好的，这里取消不了。",
+    )
+    back = Text("“{flow}” is still open: {question}", "“{flow}”还没有办完：{question}")
+    one_by_one = Text("(One of {count} questions.)", "（共{count}个问题，这是其中一个。）")
+    options = Text(" ({options})", "（{options}）")
+    join = Text(", ", "、")
+    space = Text(" ", "")
 
     def what_can_be_done(self, titles: Iterable[str]) -> str:
         """Return the list of what the assistant can do; empty if nothing."""
@@ -219,8 +201,8 @@ class Phrases:
             return self.join.join([*labels, "…"] if len(choices) > SHOWN else labels)
         if isinstance(about := schema.get("description"), str) and about:
             return about
-        if form := self.formats.get(str(schema.get("format"))):
-            return form
+        if form := _FORMATS.get(str(schema.get("format"))):
+            return form.of(self.language)
         least = schema.get("minLength")
         return self.long_enough.format(least=least) if isinstance(least, int) and least > 1 else ""
 
@@ -250,138 +232,6 @@ class Phrases:
         if self.language == "zh":
             return f"您好，我是{name}。" if name else self.hello
         return f"Hello, I am {name}." if name else self.hello
-
-
-_ENGLISH = Phrases(
-    language="en",
-    hello="Hello.",
-    able="I can help you with: {flows}.",
-    welcome="You are welcome.",
-    bye="Goodbye.",
-    noted="All right.",
-    unknown="I found nothing about that.",
-    unasked="I cannot look that up at the moment. Please ask again later.",
-    found="This is what I found:",
-    which="Which of these do you mean?",
-    whether="Do you want “{flow}”?",
-    unwanted="All right, I will not start “{flow}”. If you want it after all, say yes.",
-    explain="Could you say more precisely what you need?",
-    further="About “{request}”:",
-    dropped="All right, I will leave it.",
-    nothing="There is nothing in progress to cancel.",
-    cancelled="“{flow}” is cancelled.",
-    failed="“{flow}” did not succeed. {problem}",
-    broken="Something went wrong on our side.",
-    try_again="To try it once more, say “try again”.",
-    correct="To try it once more, say “try again”; to change something first, say what, as in “make it …”.",
-    working="“{flow}” is in progress; I am still working on it.",
-    paused="“{flow}” is paused.",
-    passed_on="I have passed that on to my colleague.",
-    by_operator="{by}: {text}",
-    with_operator="{by} is talking with you.",
-    begin="Do I understand correctly that you want “{flow}”, with this?",
-    values="{name}: {value}",
-    shall="Shall I do this for you?",
-    unapproved="Sorry, that cannot be done at the moment.",
-    again="I did not understand that as an answer.",
-    late="The time to answer had run out.",
-    refused="{name} cannot be {value}: {limit}.",
-    between="{low} to {high}",
-    at_least="{low} or more",
-    at_most="{high} or less",
-    not_before="{low} or later",
-    not_after="{high} or earlier",
-    today="today",
-    whole="a whole number, {limit}",
-    any_whole="a whole number",
-    any_number="a number",
-    wanted="{name}: {form}.",
-    long_enough="at least {least} characters",
-    unoffered="“{said}” is not one of the choices.",
-    ambiguous="{name}: which of these do you mean: {values}?",
-    formats={
-        "date": "a date, such as 1 December or 2026-12-01",
-        "time": "a time of the day, such as 3:30 pm or 15:30",
-        "date-time": "a date and a time, such as 1 December, 3:30 pm",
-        "duration": "how long, such as an hour and a half",
-        "money": "an amount, such as 1,200",
-        "phone": "a phone number, with +country code if it is abroad",
-        "email": "an e-mail address",
-        "address": "a street with a number",
-    },
-    either="Which do you mean: {names}? Please name it, as in “change … to {value}”.",
-    not_open="“{flow}” is not in progress here; what is already done cannot be cancelled here.",
-    back="“{flow}” is still open: {question}",
-    one_by_one="(One of {count} questions.)",
-    options=" ({options})",
-    join=", ",
-    space=" ",
-)
-_CHINESE = Phrases(
-    language="zh",
-    hello="您好。",
-    able="我可以帮您办理：{flows}。",
-    welcome="不客气。",
-    bye="再见。",
-    noted="好的。",
-    unknown="没有找到相关的内容。",
-    unasked="资料现在查不了，请稍后再问。",
-    found="找到以下内容：",
-    which="您是指下面哪一项？",
-    whether="您是要办理“{flow}”吗？",
-    unwanted="好的，不办理“{flow}”。如果要办理，请回答“是”。",
-    explain="能再说得具体一点吗？",
-    further="关于“{request}”：",
-    dropped="好的，那先不办。",
-    nothing="现在没有可以取消的事项。",
-    cancelled="“{flow}”已取消。",
-    failed="“{flow}”没有办成。{problem}",
-    broken="我们这边出了问题。",
-    try_again="要再试，请说“再试一次”。",
-    correct="要再试，请说“再试一次”；要先改正哪一项，请说“改成……”。",
-    working="“{flow}”正在办理，还没有结束。",
-    paused="“{flow}”已暂停。",
-    passed_on="已转告同事。",
-    by_operator="{by}：{text}",
-    with_operator="{by}正在为您服务。",
-    begin="您是要按以下内容办理“{flow}”吗？",
-    values="{name}：{value}",
-    shall="要我为您这样办理吗？",
-    unapproved="很抱歉，这件事现在暂时办不了。",
-    again="这句话没有看懂。",
-    late="回答的时间已经过了。",
-    refused="{name}不能是{value}：{limit}。",
-    between="只能是{low}到{high}",
-    at_least="至少是{low}",
-    at_most="最多是{high}",
-    not_before="{low}或以后",
-    not_after="{high}或以前",
-    today="今天",
-    whole="{limit}的整数",
-    any_whole="整数",
-    any_number="数字",
-    wanted="{name}：{form}。",
-    long_enough="至少{least}个字",
-    unoffered="没有“{said}”这一项。",
-    ambiguous="{name}：您指的是哪一个：{values}？",
-    formats={
-        "date": "日期，如12月1日或 2026-12-01",
-        "time": "几点，如下午三点半或 15:30",
-        "date-time": "日期和时间，如12月1日下午三点半",
-        "duration": "多长时间，如一个半小时",
-        "money": "金额，如 1200",
-        "phone": "电话号码，境外号码请带国家区号",
-        "email": "邮箱地址",
-        "address": "带门牌号的地址",
-    },
-    either="您要改的是哪一项：{names}？请说“把……改成{value}”。",
-    not_open="“{flow}”现在没有在办理；已经办好的，这里取消不了。",
-    back="“{flow}”还没有办完：{question}",
-    one_by_one="（共{count}个问题，这是其中一个。）",
-    options="（{options}）",
-    join="、",
-    space="",
-)
 
 
 def format_value(value: object, *, most: int = _MAX_LENGTH) -> str:

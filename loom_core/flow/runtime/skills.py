@@ -209,7 +209,7 @@ class SkillAgent:
 
     def _human_input_policy(self, request: RunRequest, language: Language) -> HumanInputPolicy:
         """Return the policy that asks the user for approval, in their language and the file's words."""
-        phrases, file = Phrases.of(language), localize(self._file, language)
+        phrases, file = Phrases(language), localize(self._file, language)
         skills = active_skills(file, cast("list[str]", request.metadata.get("skills", [])))
 
         def confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:

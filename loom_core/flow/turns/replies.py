@@ -275,7 +275,7 @@ class Delivery:
             run,
             session_id=conversation.session_id,
             file=file,
-            phrases=Phrases.of(language),
+            phrases=Phrases(language),
             waiting=await self._waiting(conversation, file, outcome),
             timings={"total": time.perf_counter() - began},
         )

@@ -123,7 +123,7 @@ def open_turn(
         conversations=conversations,
         conversation=conversation,
         message=message,
-        phrases=Phrases.of(language),
+        phrases=Phrases(language),
         file=runtime.localize(language),
         clock=TurnClock(since=since),
         key=key,

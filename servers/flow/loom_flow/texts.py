@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.flow.config.localization import localize
 from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.flow.turns.replies import question_text
 from loom_core.flow.turns.replies import run_text as told_of_run
+from loom_core.flow.understanding.language import BilingualTexts, Language, Text
 from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
 from loom_core.server.runs.models import pending_info
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from loom_core.flow.config import FlowFile
     from loom_core.flow.operators import Handover, SpokenMessage
     from loom_core.flow.responses.reply import FlowReply, RoutingOutcome
-    from loom_core.flow.understanding.language import Language
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Pending, Run
     from loom_core.server.runs.models import EventInfo
@@ -59,200 +58,142 @@ __all__ = [
 ]
 
 
-Names: TypeAlias = tuple[tuple[str, str], ...]
+_NAMES = {  # of statuses
+    "working": Text("working", "进行中"),
+    "input_required": Text("waits for the user", "等待用户"),
+    "outside": Text("waits, not for the user", "等待中，不是等待用户"),
+    "paused": Text("paused", "已暂停"),
+    "completed": Text("completed", "已完成"),
+    "failed": Text("failed", "失败"),
+    "aborted": Text("aborted", "已中止"),
+}
+_CHINESE_NAMES = {  # of statuses of steps, actions, and how a message was routed; English needs none
+    "running": "进行中",
+    "success": "完成",
+    "failure": "失败",
+    "unknown": "不知是否完成",
+    "declined": "未获同意",
+    "flow": "办理流程",
+    "skill": "使用技能",
+    "tool": "调用工具",
+    "respond": "回答",
+    "clarify": "询问",
+    "answer": "作为回答",
+    "correct": "更正",
+    "approve": "同意",
+    "deny": "不同意",
+    "cancel": "取消",
+    "retry": "再试",
+    "greet": "寒暄",
+    "pass_on": "转告人工",
+    "rules": "规则",
+    "model": "模型",
+    "pending": "正在等待的问题",
+    "choice": "刚才的选择",
+    "manners": "礼貌用语",
+    "given": "指定",
+    "none": "无",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolTexts:
-    """Texts in one language; callers fill in `{…}`.
+class ToolTexts(BilingualTexts):
+    """Texts for models in one language; callers fill in `{…}`."""
 
-    Attributes:
-        head: the first line about a run.
-        statuses: names of statuses.
-        step_statuses: names of step statuses.
-        actions: texts for actions.
-        hows: texts for how a message was routed.
-        session, run: ids of session and run.
-        by: the action, and how it was routed.
-        problem: why a run is not completed.
-        waits: before pending questions.
-        approval: a pending approval.
-        unknown: a step with an unknown outcome after a crash.
-        question: a pending question.
-        event: a pending event or time.
-        operator: an operator has the conversation, or it waits for one.
-        until: its deadline, after which it counts as declined.
-        at: the end of a wait that is not for the user.
-        did: before completed steps.
-        next: before the next step of the client.
-        go_on: the command that continues a run.
-        completed: the client's next step for this status; as the following.
-        told: the message was answered without a run.
-        working: it continues.
-        answer: the user answers by a message.
-        resume: the user decides about a run without a conversation.
-        ask: the next call asks the user.
-        outside: it waits for something else than the user.
-        paused: it is paused.
-        failed: it failed.
-        aborted: it was aborted.
-        step: progress: a step starts; as the following.
-        done: a step has succeeded.
-        ended: a step has ended otherwise.
-        asks: the run waits for people.
-        finished: the flow has ended.
-    """
-
-    head: str = "Run {run_id} of {flow} (session {session_id}): {status}"
-    statuses: Names = (
-        ("working", "working"),
-        ("input_required", "waits for the user"),
-        ("outside", "waits, not for the user"),
-        ("paused", "paused"),
-        ("completed", "completed"),
-        ("failed", "failed"),
-        ("aborted", "aborted"),
+    head = Text(
+        "Run {run_id} of {flow} (session {session_id}): {status}",
+        "流程 {flow} 的运行 {run_id}（会话 {session_id}）：{status}",
     )
-    step_statuses: Names = ()
-    actions: Names = ()
-    hows: Names = ()
-    session: str = "session {id}"
-    run: str = "run {id}"
-    by: str = "{action} ({how})"
-    problem: str = "Problem: {problem}"
-    waits: str = "It waits for:"
-    approval: str = "- id {id}, yes or no: {reason}{arguments}"
-    unknown: str = "- id {id}, again or not: {reason}{arguments}"
-    question: str = "- id {id}: {reason} The answer has to fit {schema}"
-    event: str = "- id {id}, an event or a time, not the user: {reason}"
-    operator: str = "- id {id}, an operator, not the user: {reason}"
-    until: str = " (until {time}, then it counts as refused)"
-    at: str = " (until {time})"
-    did: str = "It has done:"
-    next: str = "Next: {text}"
-    go_on: str = "Go on with: {command}"
-    completed: str = (
-        "Give the user the text. What they say next goes to flow_chat with session_id {session_id}."
+
+    # How a message was routed, in which session and run
+    session = Text("session {id}", "会话 {id}")
+    run = Text("run {id}", "运行 {id}")
+    by = Text("{action} ({how})", "{action}（{how}）")
+
+    # The state of a run, its pending questions, and their deadlines
+    problem = Text("Problem: {problem}", "问题：{problem}")
+    waits = Text("It waits for:", "正在等待：")
+    approval = Text("- id {id}, yes or no: {reason}{arguments}", "- id {id}，是或否：{reason}{arguments}")
+    unknown = Text(
+        "- id {id}, again or not: {reason}{arguments}", "- id {id}，是否再做一次：{reason}{arguments}"
     )
-    told: str = "Give the user the text. What they say next goes to flow_chat with session_id {session_id}."
-    working: str = "It goes on by itself. Call flow_status with run_id {run_id} and wait_seconds 45."
-    answer: str = (
+    question = Text(
+        "- id {id}: {reason} The answer has to fit {schema}", "- id {id}：{reason} 回答须符合 {schema}"
+    )
+    event = Text(
+        "- id {id}, an event or a time, not the user: {reason}",
+        "- id {id}，等待事件或时间，与用户无关：{reason}",
+    )
+    operator = Text(
+        "- id {id}, an operator, not the user: {reason}", "- id {id}，由人工处理，与用户无关：{reason}"
+    )
+    until = Text(" (until {time}, then it counts as refused)", "（{time} 之前有效，之后视为拒绝）")
+    at = Text(" (until {time})", "（至 {time}）")
+    did = Text("It has done:", "已经做了：")
+    next = Text("Next: {text}", "下一步：{text}")
+    go_on = Text("Go on with: {command}", "继续：{command}")
+
+    # What the client does next, by status; `told`: the message was answered without a run
+    completed = Text(
+        "Give the user the text. What they say next goes to flow_chat with session_id {session_id}.",
+        "把文本告诉用户。用户接下来说的话，用 session_id {session_id} 交给 flow_chat。",
+    )
+    told = Text(
+        "Give the user the text. What they say next goes to flow_chat with session_id {session_id}.",
+        "把文本告诉用户。用户接下来说的话，用 session_id {session_id} 交给 flow_chat。",
+    )
+    working = Text(
+        "It goes on by itself. Call flow_status with run_id {run_id} and wait_seconds 45.",
+        "运行会自行继续。请用 run_id {run_id} 和 wait_seconds 45 调用 flow_status。",
+    )
+    answer = Text(
         "Put the question to the user, and pass on what they say, word for word, by flow_chat with "
-        "session_id {session_id}. Do not answer in their place."
+        "session_id {session_id}. Do not answer in their place.",
+        "把问题转给用户，再把用户的原话用 session_id {session_id} 交给 flow_chat；不要替用户回答。",
     )
-    resume: str = (
+    resume = Text(
         "Put it to the user. Then call flow_resume with run_id {run_id} and what they have decided; do not "
-        "decide yourself."
+        "decide yourself.",
+        "先问用户，再用 run_id {run_id} 和用户的决定调用 flow_resume；不要自行决定。",
     )
-    ask: str = "Call flow_status with run_id {run_id} and wait_seconds 45: the user is asked then."
-    outside: str = (
+    ask = Text(
+        "Call flow_status with run_id {run_id} and wait_seconds 45: the user is asked then.",
+        "请用 run_id {run_id} 和 wait_seconds 45 调用 flow_status：届时会询问用户。",
+    )
+    outside = Text(
         "Give the user the text. It waits for a person of the business, an event or a time, not for the "
         "user. What the user says next goes to flow_chat with session_id {session_id}; flow_status with "
-        "run_id {run_id} and wait_seconds 45 shows when it goes on."
+        "run_id {run_id} and wait_seconds 45 shows when it goes on.",
+        "把文本告诉用户。运行在等待人工、事件或时间，不是等待用户。用户接下来说的话，用 session_id "
+        "{session_id} 交给 flow_chat；用 run_id {run_id} 和 wait_seconds 45 调用 flow_status 可知何时继续。",
     )
-    paused: str = "It is paused. Call flow_resume with run_id {run_id} and action resume to go on."
-    failed: str = (
+    paused = Text(
+        "It is paused. Call flow_resume with run_id {run_id} and action resume to go on.",
+        "已暂停。要继续，请用 run_id {run_id} 和 action resume 调用 flow_resume。",
+    )
+    failed = Text(
         "Give the user the text; an additional problem is for the operator of the flows. When "
         "it is solved, call flow_resume with run_id {run_id} and action retry: it goes on with the step that "
-        "failed, and nothing that was done is done again."
-    )
-    aborted: str = "It was aborted. flow_resume with run_id {run_id} and action resume continues it."
-    step: str = "{step} …"
-    done: str = "{step}: done in {seconds:.1f} s"
-    ended: str = "{step}: {status}"
-    asks: str = "asks: {reason}"
-    finished: str = "done"
-
-    @classmethod
-    def of(cls, language: Language) -> ToolTexts:
-        """Return the texts of a language."""
-        return _CHINESE if language == "zh" else _ENGLISH
-
-    def name_of(self, names: Names, name: str) -> str:
-        """Return the name of a value; the value itself, if it has no other name."""
-        return dict(names).get(name, name)
-
-
-_ENGLISH = ToolTexts()
-_CHINESE = ToolTexts(
-    head="流程 {flow} 的运行 {run_id}（会话 {session_id}）：{status}",
-    statuses=(
-        ("working", "进行中"),
-        ("input_required", "等待用户"),
-        ("outside", "等待中，不是等待用户"),
-        ("paused", "已暂停"),
-        ("completed", "已完成"),
-        ("failed", "失败"),
-        ("aborted", "已中止"),
-    ),
-    step_statuses=(
-        ("running", "进行中"),
-        ("success", "完成"),
-        ("failure", "失败"),
-        ("unknown", "不知是否完成"),
-        ("declined", "未获同意"),
-    ),
-    actions=(
-        ("flow", "办理流程"),
-        ("skill", "使用技能"),
-        ("tool", "调用工具"),
-        ("respond", "回答"),
-        ("clarify", "询问"),
-        ("answer", "作为回答"),
-        ("correct", "更正"),
-        ("approve", "同意"),
-        ("deny", "不同意"),
-        ("cancel", "取消"),
-        ("retry", "再试"),
-        ("greet", "寒暄"),
-        ("pass_on", "转告人工"),
-    ),
-    hows=(
-        ("rules", "规则"),
-        ("model", "模型"),
-        ("pending", "正在等待的问题"),
-        ("choice", "刚才的选择"),
-        ("manners", "礼貌用语"),
-        ("given", "指定"),
-        ("none", "无"),
-    ),
-    session="会话 {id}",
-    run="运行 {id}",
-    by="{action}（{how}）",
-    problem="问题：{problem}",
-    waits="正在等待：",
-    approval="- id {id}，是或否：{reason}{arguments}",
-    unknown="- id {id}，是否再做一次：{reason}{arguments}",
-    question="- id {id}：{reason} 回答须符合 {schema}",
-    event="- id {id}，等待事件或时间，与用户无关：{reason}",
-    operator="- id {id}，由人工处理，与用户无关：{reason}",
-    until="（{time} 之前有效，之后视为拒绝）",
-    at="（至 {time}）",
-    did="已经做了：",
-    next="下一步：{text}",
-    go_on="继续：{command}",
-    completed="把文本告诉用户。用户接下来说的话，用 session_id {session_id} 交给 flow_chat。",
-    told="把文本告诉用户。用户接下来说的话，用 session_id {session_id} 交给 flow_chat。",
-    working="运行会自行继续。请用 run_id {run_id} 和 wait_seconds 45 调用 flow_status。",
-    answer=("把问题转给用户，再把用户的原话用 session_id {session_id} 交给 flow_chat；不要替用户回答。"),
-    resume="先问用户，再用 run_id {run_id} 和用户的决定调用 flow_resume；不要自行决定。",
-    ask="请用 run_id {run_id} 和 wait_seconds 45 调用 flow_status：届时会询问用户。",
-    outside=(
-        "把文本告诉用户。运行在等待人工、事件或时间，不是等待用户。用户接下来说的话，用 session_id "
-        "{session_id} 交给 flow_chat；用 run_id {run_id} 和 wait_seconds 45 调用 flow_status 可知何时继续。"
-    ),
-    paused="已暂停。要继续，请用 run_id {run_id} 和 action resume 调用 flow_resume。",
-    failed=(
+        "failed, and nothing that was done is done again.",
         "把文本告诉用户；另外列出的问题是给流程管理员看的。解决之后，"
-        "用 run_id {run_id} 和 action retry 调用 flow_resume：从失败的步骤继续，已完成的不会重做。"
-    ),
-    aborted="已中止。用 run_id {run_id} 和 action resume 调用 flow_resume 可以重新继续。",
-    step="{step} …",
-    done="{step}：完成，用时 {seconds:.1f} 秒",
-    ended="{step}：{status}",
-    asks="询问：{reason}",
-    finished="完成",
-)
+        "用 run_id {run_id} 和 action retry 调用 flow_resume：从失败的步骤继续，已完成的不会重做。",
+    )
+    aborted = Text(
+        "It was aborted. flow_resume with run_id {run_id} and action resume continues it.",
+        "已中止。用 run_id {run_id} 和 action resume 调用 flow_resume 可以重新继续。",
+    )
+
+    # Progress
+    step = Text("{step} …", "{step} …")
+    done = Text("{step}: done in {seconds:.1f} s", "{step}：完成，用时 {seconds:.1f} 秒")
+    ended = Text("{step}: {status}", "{step}：{status}")
+    asks = Text("asks: {reason}", "询问：{reason}")
+    finished = Text("done", "完成")
+
+    def name_of(self, value: str) -> str:
+        """Return the name of a status, an action, or how a message was routed."""
+        if value in _NAMES:
+            return _NAMES[value].of(self.language)
+        return _CHINESE_NAMES.get(value, value) if self.language == "zh" else value
 
 
 _JSON = 2000  # maximum characters of arguments or a schema for people
@@ -275,11 +216,11 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
         file: the flows.
         by_asking: whether the caller's client supports elicitation.
     """
-    wording = ToolTexts.of(reply.language)
+    wording = ToolTexts(reply.language)
     status, text, pending, structured = reply.status, reply.text, reply.pending, reply.structured
     if run is not None and (run.status, run.pending) != (reply.status, reply.pending):
         status, pending, structured = run.status, run.pending, run.structured
-        told = told_of_run(run, file=localize(file, reply.language), phrases=Phrases.of(reply.language))
+        told = told_of_run(run, file=localize(file, reply.language), phrases=Phrases(reply.language))
         text = "\n\n".join(filter(None, (reply.late, told))) if told else reply.text
     key = {"completed": "told" if run is None else "completed", "input_required": "answer"}.get(
         status, status
@@ -316,14 +257,12 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
 
 def chat_text(result: ChatResult, language: Language) -> str:
     """Return the text of `flow_chat`: the reply for the user, and details for the model."""
-    wording, route = ToolTexts.of(language), result.route
+    wording, route = ToolTexts(language), result.route
     parts = [result.text]
     if result.citations and not any(f"[{each.id}]" in result.text for each in result.citations):
         titles = dict.fromkeys(escape_controls(each.title or each.source) for each in result.citations)
         parts.append("\n".join(f"[{number}] {title}" for number, title in enumerate(titles, 1)))
-    by = wording.by.format(
-        action=wording.name_of(wording.actions, route.action), how=wording.name_of(wording.hows, route.how)
-    )
+    by = wording.by.format(action=wording.name_of(route.action), how=wording.name_of(route.how))
     run = [wording.run.format(id=result.run_id)] if result.run_id else []
     lines = [f"({', '.join([wording.session.format(id=result.session_id), *run, by])})"]
     choices = [each for each in result.pending if each.id == CHOICE]
@@ -384,7 +323,7 @@ def run_text(run: Run, info: RunInfo) -> str:
     """Return the text about a run."""
     wording = _wording_of(run)
     outside = bool(run.pending) and not run.questions
-    status = wording.name_of(wording.statuses, "outside" if outside else run.status)
+    status = wording.name_of("outside" if outside else run.status)
     head = wording.head.format(
         run_id=run.id, flow=run.request.profile, session_id=run.request.session_id, status=status
     )
@@ -404,13 +343,13 @@ def run_text(run: Run, info: RunInfo) -> str:
 
 
 def _wording_of(run: Run) -> ToolTexts:
-    return ToolTexts.of(language_of_run(run.request))
+    return ToolTexts(language_of_run(run.request))
 
 
 def _step_line(step: StepInfo, wording: ToolTexts) -> str:
     outputs = f" {_short(_json(step.outputs), _OUTPUTS)}" if step.outputs else ""
     problem = f" {escape_controls(step.problem)}" if step.problem else ""
-    status = wording.name_of(wording.step_statuses, step.status)
+    status = wording.name_of(step.status)
     return f"- {escape_controls(step.step_id)}: {status}{outputs}{problem}"
 
 
@@ -450,7 +389,7 @@ def pending_line(pending: Pending, wording: ToolTexts) -> str:
 def question_of(run: Run, pending: Pending, file: FlowFile) -> str:
     """Return a question for a form of the client, with the values that a yes or no is about."""
     language = language_of_run(run.request, setting=file.basic_settings.language)
-    text = question_text(pending, file=localize(file, language), phrases=Phrases.of(language))
+    text = question_text(pending, file=localize(file, language), phrases=Phrases(language))
     return "\n".join(map(escape_controls, text.splitlines()))
 
 
@@ -466,7 +405,7 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
             case "step_result" if it["status"] == "success":
                 said = wording.done.format(step=it["step_id"], seconds=it["seconds"])
             case "step_result":
-                status = wording.name_of(wording.step_statuses, str(it["status"]))
+                status = wording.name_of(str(it["status"]))
                 said = wording.ended.format(step=it["step_id"], status=status)
             case "approval_required":
                 said = wording.asks.format(reason=" ".join(it["pending"]["reason"].split()))
@@ -477,7 +416,7 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
             case "flow_finish":
                 said = ": ".join(filter(None, (wording.finished, str(it.get("output") or ""))))
             case "error" | "aborted" | "paused":
-                said = wording.name_of(wording.statuses, "failed" if event.type == "error" else event.type)
+                said = wording.name_of("failed" if event.type == "error" else event.type)
             case _:
                 said = ""
         return escape_controls(said)[:_SHOWN]

@@ -408,7 +408,7 @@ class StepRunner:
         title = step.description or self._parts.file.find_flow(frame.flow_id).title
         schema = self._parts.toolbox.find(step.tool).args_schema
         text = wording.confirm.format(step=title)
-        return Phrases.of(wording.language).with_values(text, arguments, schema)
+        return Phrases(wording.language).with_values(text, arguments, schema)
 
 
 def _payload_for_user(endpoint: EndpointConfig, values: ExpressionValues) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class UserSteps:
             known: the value that the user gave before; None for none.
         """
         wording, state = self._scene.wording, self._scene.record.state
-        flow, phrases = self._scene.parts.file.find_flow(frame.flow_id), Phrases.of(wording.language)
+        flow, phrases = self._scene.parts.file.find_flow(frame.flow_id), Phrases(wording.language)
         choices = self._scene.choices(frame, options)
         if not choices:
             said = text_of(fill(options.none, self._scene.values_for_text(frame))) or wording.no_choices

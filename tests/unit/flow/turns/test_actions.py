@@ -25,7 +25,7 @@ def test_each_input_is_taken_by_itself(found: dict[str, Any], taken: dict[str, A
 
 
 def test_a_number_that_is_not_taken_is_told_and_others_are_not() -> None:
-    flow, phrases = loaded_flows(LEAVE).file.flows[0], Phrases.of("zh")
+    flow, phrases = loaded_flows(LEAVE).file.flows[0], Phrases("zh")
     told = describe_refused_numbers(flow, {"days": 0, "reason": "感冒了", "color": 7}, phrases=phrases)
     assert "天数" in told
     assert "\n" not in told

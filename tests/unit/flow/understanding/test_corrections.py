@@ -150,6 +150,6 @@ def test_it_is_asked_which_input_is_meant() -> None:
     pending = Pending(id="x", kind="approval", tool="f", arguments={"a": 1, "b": 2})
     said = parse_reply("改成三", pending, inputs=two)
     assert (said.kind, dict(said.either)) == ("unclear", {"a": 3, "b": 3})
-    assert Phrases.of("zh").ask_which_input(said.either, two) == (
+    assert Phrases("zh").ask_which_input(said.either, two) == (
         "您要改的是哪一项：成人、儿童？请说“把……改成3”。"
     )

@@ -114,8 +114,8 @@ def test_an_ambiguous_value_is_asked_about_with_its_choices():
     refused = find_rejected_value("三点吧", "time", TIME)
     assert refused is not None
     assert refused.choices == ("03:00", "15:00")
-    assert Phrases.of("zh").rejection_text(refused) == "时间 / time：您指的是哪一个：03:00、15:00？"
-    assert "which of these do you mean: 03:00, 15:00?" in Phrases.of("en").rejection_text(refused)
+    assert Phrases("zh").rejection_text(refused) == "时间 / time：您指的是哪一个：03:00、15:00？"
+    assert "which of these do you mean: 03:00, 15:00?" in Phrases("en").rejection_text(refused)
     assert find_rejected_value("不知道", "time", TIME) is None
 
 

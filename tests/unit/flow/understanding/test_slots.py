@@ -47,7 +47,7 @@ def test_a_number_that_will_not_do_is_answered_with_the_limit(
 ) -> None:
     refused = find_rejected_value(text, "days", {"type": "integer", "title": "天数", **bounds})
     assert refused is not None
-    assert Phrases.of("zh").rejection_text(refused) == said
+    assert Phrases("zh").rejection_text(refused) == said
 
 
 def test_what_fits_or_is_no_number_is_not_refused() -> None:
@@ -115,9 +115,9 @@ def test_what_is_wanted_is_told_from_the_schema(
     schema: dict[str, Any], value: float | None, zh: str, en: str
 ) -> None:
     refused = RejectedValue("x", value, schema)
-    assert Phrases.of("zh").describe_valid_values(refused) == zh
-    assert Phrases.of("en").describe_valid_values(refused) == en
-    assert Phrases.of("zh").rejection_text(refused).endswith(zh or "没有看懂。")
+    assert Phrases("zh").describe_valid_values(refused) == zh
+    assert Phrases("en").describe_valid_values(refused) == en
+    assert Phrases("zh").rejection_text(refused).endswith(zh or "没有看懂。")
 
 
 def test_a_value_fits_its_schema_or_not() -> None:
