@@ -33,7 +33,7 @@ from loom_core.cjk import is_chinese
 from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.flow.config import parse_flow_file
 from loom_core.flow.config.models_step import LLMConfig
-from loom_core.flow.executor.steps.llm import ask_model
+from loom_core.flow.executor.steps.runner import ask_model
 from loom_core.flow.expressions import ExpressionValues
 from loom_core.flow.knowledge.executor import KnowledgeAnswer
 from loom_core.flow.orchestrator import WorkflowOrchestrator

@@ -637,11 +637,8 @@ class StepMachine:
                 return NextStep("step", action.step_id, action=name)
             case "end":
                 values = replace(values, outputs=self.scene.outputs_of(frame, values))
-                response = (
-                    text_of(fill(action.response, self.scene.values_for_text(frame, values)))
-                    if action.response
-                    else ""
-                )
+                told = self.scene.values_for_text(frame, values)
+                response = text_of(fill(action.response, told)) if action.response else ""
                 return NextStep("end", action=name, response=response)
             case "retry":
                 before = frame.steps[step.step_id]

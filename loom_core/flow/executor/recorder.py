@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.agent.notices import Notices
 from loom_core.agent.spending import add_call_usage
-from loom_core.flow.executor.state import FlowState, Frame, NextStep, parse_digests
+from loom_core.flow.executor.state import FlowState, Frame, NextStep
 from loom_core.flow.responses.phrases import language_of_run
 from loom_core.redaction import redact_log_text, without_secrets
-from loom_core.runs.commands import ApprovalDecision, InputResponse
+from loom_core.runs.commands import InputResponse
 from loom_core.runs.executor import RunRecorder
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import Pending, RunStatus, RunUsage
@@ -56,16 +56,16 @@ class FlowRecorder(RunRecorder[FlowState]):
         shown = redact_arguments(frame.inputs, whole=True)
         payload = {"flow_id": frame.flow_id, "name": name, "message": message, "inputs": shown}
         payload |= {"step_id": frame.path.removesuffix("/"), "config": config}
-        self._add("flow_start", payload, frame.to_json())
-        if not frame.path:
-            self.state.message, self.state.config = message, config
-        self.state.add_frame(frame)
+        self._record_frame("flow_start", payload, frame)
 
     def record_branch_start(self, frame: Frame) -> None:
         """Record that a list of steps inside a step starts, such as a parallel branch."""
         payload = {"step_id": _owner(frame), "branch": frame.number, "status": "start"}
-        self._add("branch", payload, frame.to_json())
-        self.state.add_frame(frame)
+        self._record_frame("branch", payload, frame)
+
+    def _record_frame(self, type_: EventType, payload: dict[str, Any], frame: Frame) -> None:
+        self._record(type_, payload, frame.to_json())
+        self.state.frames[frame.path] = frame  # the caller goes on with it
 
     def record_branch_end(self, frame: Frame) -> None:
         """Record that a list of steps inside a step has ended."""
@@ -73,10 +73,7 @@ class FlowRecorder(RunRecorder[FlowState]):
 
     def record_flow_change(self, config: str, digests: Mapping[str, Digests]) -> None:
         """Record that the configuration has changed, and that the completed steps fit it."""
-        self._add("flow_changed", {"config": config}, {"digests": digests})
-        self.state.config = config
-        for path, now in digests.items():
-            self.state.frames[path].digests = now
+        self._record("flow_changed", {"config": config}, {"digests": digests})
 
     def record_inputs(
         self,
@@ -100,8 +97,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         payload = {"step_id": frame.path.removesuffix("/"), "names": list(inputs)}
         if back_to:
             kept["back_to"] = payload["back_to"] = back_to
-        self._add("inputs", payload, kept)
-        self.state.apply_inputs(frame.scope, inputs, answered=answered, decided=decided, back_to=back_to)
+        self._record("inputs", payload, kept)
 
     def record_step_start(
         self,
@@ -128,22 +124,17 @@ class FlowRecorder(RunRecorder[FlowState]):
         whole = asdict(approved) if isinstance(approved, ToolIdentity) else approved
         kept = {"path": frame.path, "step": step_id, "changes": changes, "risky": risky, "approved": whole}
         kept["tool"] = tool
-        self.state.start_step(frame.path, step_id, changes=changes, risky=risky, approved=approved, tool=tool)
-        step = frame.steps[step_id]
-        payload = {
-            "step_id": frame.path + step_id,
-            "key": self.state.key_of(frame, step_id),
-            "attempt": step.attempt,
-            "what": what,
-        }
+        self.state.apply("step_start", {}, kept)
+        key, attempt = self.state.key_of(frame, step_id), frame.steps[step_id].attempt
+        payload = {"step_id": frame.path + step_id, "key": key, "attempt": attempt, "what": what}
         self._add("step_start", payload, kept)
 
     def record_step_task(self, frame: Frame, step_id: str, task_id: str) -> None:
         """Record that another server continues the tool call of a step as a task, whose id stays hidden."""
-        step = frame.steps[step_id]
-        payload = {"call_id": self.state.key_of(frame, step_id), "tool": step.tool}
-        self._add("tool_task", payload, {"path": frame.path, "step": step_id, "task": task_id})
-        step.task_id = task_id
+        kept = {"path": frame.path, "step": step_id, "task": task_id}
+        self.state.apply("tool_task", {}, kept)
+        payload = {"call_id": self.state.key_of(frame, step_id), "tool": frame.steps[step_id].tool}
+        self._add("tool_task", payload, kept)
 
     def record_usage(self, spent: RunUsage) -> None:
         """Count a call or other usage; it is written with the step's result."""
@@ -164,7 +155,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         told: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """Record the result of a step; see `FlowState.end_step`.
+        """Record the result of a step.
 
         The problem may quote a server that echoes a request, so secrets are redacted.
         """
@@ -182,17 +173,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         kept = {"path": frame.path, "step": step_id, "maybe_done": maybe_done, "said": said}
         if told:
             kept["told"] = told
-        self.state.end_step(
-            frame.path,
-            step_id,
-            status=status,
-            outputs=payload["outputs"],
-            problem=problem,
-            said=said,
-            told=told,
-            following=following,
-            maybe_done=maybe_done,
-        )
+        self.state.apply("step_result", payload, kept)
         changes = self._waiting_changes() if was_pending else {}
         self._add("step_result", payload, kept, **changes, spent=self.spent)
 
@@ -205,28 +186,25 @@ class FlowRecorder(RunRecorder[FlowState]):
 
     def record_message(self, text: str) -> None:
         """Record a message of the user."""
-        self._add("message_received", {"text": text}, {})
-        self.state.replies.append(text)
+        self._record("message_received", {"text": text}, {})
 
     def record_answer(self, answered: InputResponse) -> None:
         """Record the answer to a question of the flow or of a tool."""
         if answered.id not in self.state.calls:
             self.close_question(answered.id, action=answered.action, by=answered.by)
             return
-        self.state.apply_answer(answered)
-        self._add("approval_decided", _answer_payload(answered), asdict(answered), **self._waiting_changes())
+        payload, kept = _answer_payload(answered), asdict(answered)
+        self.state.apply("approval_decided", payload, kept)
+        self._add("approval_decided", payload, kept, **self._waiting_changes())
 
     def record_resume(self, by: str) -> None:
         """Record that the run resumes, after a pause or its end."""
-        was = self.run.status
+        payload = {"by": by, "from_status": self.run.status}
         self._paused = False
-        payload = {"by": by, "from_status": was}
-        if was not in FINAL_STATUSES:
+        if self.run.status in FINAL_STATUSES:
+            self._record_resume(payload, {"seconds": self.stopwatch.seconds})
+        else:
             self._add("resumed", payload, None, **self._waiting_changes())
-            return
-        kept = {"seconds": self.stopwatch.seconds}
-        self.state.apply_resume(self.stopwatch.seconds)
-        self._add("resumed", payload, kept, **self._waiting_changes(), output="", structured=None, problem="")
 
     def record_retry(
         self,
@@ -238,15 +216,24 @@ class FlowRecorder(RunRecorder[FlowState]):
         config: str,
         inputs: Mapping[str, Any],
     ) -> None:
-        """Record that the run is retried from a step; see `FlowState.apply_retry`."""
-        was = self.run.status
+        """Record that the run is retried from a step; its results and those after it are dropped.
+
+        Args:
+            by: who retries it.
+            path: path of the step's frame, which must exist for a branch or a nested flow.
+            step_id: the step; empty for the one that failed.
+            digests: current steps of each frame.
+            config: version of the configuration.
+            inputs: changed inputs of the flow, by name.
+        """
+        kept: dict[str, Any] = {"seconds": self.stopwatch.seconds, "path": path, "retry": step_id}
+        kept |= {"digests": digests, "config": config, "inputs": dict(inputs)}
+        payload = {"by": by, "from_status": self.run.status, "step_id": path + step_id, "names": list(inputs)}
         self._paused = False
-        seconds = self.stopwatch.seconds
-        kept: dict[str, Any] = {"seconds": seconds, "path": path, "retry": step_id, "digests": digests}
-        kept |= {"config": config, "inputs": dict(inputs)}
-        payload = {"by": by, "from_status": was, "step_id": path + step_id, "names": list(inputs)}
-        self.state.apply_resume(seconds)
-        self.state.apply_retry(path, step_id, digests, config=config, inputs=inputs)
+        self._record_resume(payload, kept)
+
+    def _record_resume(self, payload: dict[str, Any], kept: Mapping[str, Any]) -> None:
+        self.state.apply("resumed", payload, kept)
         self._add("resumed", payload, kept, **self._waiting_changes(), output="", structured=None, problem="")
 
     def record_finish(self, output: str, structured: object) -> None:
@@ -273,8 +260,14 @@ class FlowRecorder(RunRecorder[FlowState]):
             payload["output"] = told
         self.stopwatch.stop()
         self._paused = False
-        self.state.pending.clear()
-        self._add(type_, payload, {}, status=status, pending=(), spent=self.spent, **changes)
+        self._record(type_, payload, {}, status=status, pending=(), spent=self.spent, **changes)
+
+    def _record(
+        self, type_: EventType, payload: dict[str, Any], kept: Mapping[str, Any], **changes: object
+    ) -> None:
+        """Apply an event to the state, and add it to the log with what it keeps for the state."""
+        self.state.apply(type_, payload, kept)
+        self._add(type_, payload, kept, **changes)
 
 
 def _answer_payload(answered: InputResponse) -> dict[str, Any]:
@@ -297,83 +290,5 @@ def restore_state(steps: Sequence[Step]) -> FlowState:
     """Restore the state from the steps of a journal."""
     state = FlowState()
     for step in steps:
-        _replay_event(state, step.event.type, step.event.payload, step.state)
+        state.apply(step.event.type, step.event.payload, step.state)
     return state
-
-
-def _replay_event(  # noqa: C901 - one case an event
-    state: FlowState, type_: str, told: Mapping[str, Any], kept: Mapping[str, Any]
-) -> None:
-    match type_:
-        case "flow_start":
-            if not kept["path"]:
-                state.message, state.config = told["message"], told["config"]
-            state.add_frame(Frame.from_json(kept))
-        case "branch":
-            state.add_frame(Frame.from_json(kept))
-        case "flow_changed":
-            state.config = told["config"]
-            for path, digests in kept["digests"].items():
-                state.frames[path].digests = parse_digests(digests)
-        case "inputs":
-            state.apply_inputs(
-                kept["path"],
-                kept["inputs"],
-                answered=kept["answered"],
-                decided=kept["decided"],
-                back_to=kept.get("back_to", ""),
-            )
-        case "step_start":
-            approved = kept["approved"]
-            whole = approved if isinstance(approved, bool) else ToolIdentity(**approved)
-            state.start_step(
-                kept["path"],
-                kept["step"],
-                changes=kept.get("changes", kept["risky"]),
-                risky=kept["risky"],
-                approved=whole,
-                tool=kept["tool"],
-            )
-        case "tool_task":
-            state.frames[kept["path"]].steps[kept["step"]].task_id = kept["task"]
-        case "step_result":
-            state.end_step(
-                kept["path"],
-                kept["step"],
-                status=told["status"],
-                outputs=told["outputs"],
-                problem=told["problem"],
-                said=kept.get("said", ""),
-                told=kept.get("told", ""),
-                following=NextStep(**told["next"]),
-                maybe_done=kept.get("maybe_done", told["status"] == "unknown"),
-            )
-        case "approval_required":
-            state.unread.clear()
-            if kept:
-                state.calls.add(kept["id"])
-                state.add_pending(Pending(**kept))
-        case "approval_decided" if "content" in kept:
-            state.apply_answer(InputResponse(**kept))
-        case "approval_decided":
-            state.apply_decision(ApprovalDecision(**kept))
-        case "operator_message":
-            state.add_pending(Pending(**kept))
-        case "message_received":
-            state.replies.append(told["text"])
-        case "resumed":
-            state.apply_resume(kept["seconds"])
-            if "retry" in kept:
-                digests = {path: parse_digests(each) for path, each in kept["digests"].items()}
-                state.apply_retry(
-                    kept["path"],
-                    kept["retry"],
-                    digests,
-                    config=kept["config"],
-                    inputs=kept.get("inputs", {}),
-                )
-        case "flow_finish" | "error" | "aborted":
-            state.pending.clear()
-            state.unread.clear()
-        case _:
-            pass  # an event of a newer version that changes nothing here

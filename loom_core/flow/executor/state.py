@@ -14,7 +14,7 @@ from loom_core.tools.permission.permissions import ToolIdentity
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import Digests
 
-__all__ = ["FlowState", "Frame", "NextStep", "StepState", "StepStatus", "parse_digests"]
+__all__ = ["FlowState", "Frame", "NextStep", "StepState", "StepStatus"]
 
 
 StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
@@ -140,10 +140,10 @@ class Frame:
     def from_json(cls, kept: Mapping[str, Any]) -> Frame:
         """Restore a frame from `to_json`."""
         others = {name: value for name, value in kept.items() if name not in {"inputs", "digests"}}
-        return cls(**others, inputs=dict(kept["inputs"]), digests=parse_digests(kept["digests"]))
+        return cls(**others, inputs=dict(kept["inputs"]), digests=_parse_digests(kept["digests"]))
 
 
-def parse_digests(kept: object) -> Digests:
+def _parse_digests(kept: object) -> Digests:
     """Parse digests from the journal."""
     return [(step, digest) for step, digest in cast("list[tuple[str, str]]", kept)]
 
@@ -242,28 +242,71 @@ class FlowState:
                 seen |= {step.step_id: step.outputs for step in other.steps.values() if not step.begun}
         return seen
 
-    def add_frame(self, frame: Frame) -> None:
+    def apply(  # noqa: C901 - one case an event
+        self, type_: str, told: Mapping[str, Any], kept: Mapping[str, Any]
+    ) -> None:
+        """Apply an event, by its payload and what it keeps besides for the state."""
+        match type_:
+            case "flow_start":
+                if not kept["path"]:
+                    self.message, self.config = told["message"], told["config"]
+                self._add_frame(Frame.from_json(kept))
+            case "branch":
+                self._add_frame(Frame.from_json(kept))
+            case "flow_changed":
+                self._apply_change(told["config"], kept["digests"])
+            case "inputs":
+                back_to = kept.get("back_to", "")
+                self._apply_inputs(kept["path"], kept["inputs"], kept["answered"], kept["decided"], back_to)
+            case "step_start":
+                self._start_step(kept)
+            case "tool_task":
+                self.frames[kept["path"]].steps[kept["step"]].task_id = kept["task"]
+            case "step_result":
+                self._end_step(told, kept)
+            case "approval_required":
+                self.unread.clear()
+                if kept:
+                    self.calls.add(kept["id"])
+                    self.add_pending(Pending(**kept))
+            case "approval_decided" if "content" in kept:
+                self.pending.pop(kept["id"], None)
+                self.answers[kept["id"]] = InputResponse(**kept)
+            case "approval_decided":
+                self.apply_decision(ApprovalDecision(**kept))
+            case "operator_message":
+                self.add_pending(Pending(**kept))
+            case "message_received":
+                self.replies.append(told["text"])
+            case "resumed":
+                self._resume(kept["seconds"])
+                if "retry" in kept:
+                    self._apply_change(kept["config"], kept["digests"])
+                    self._apply_inputs("", kept.get("inputs", {}))
+                    self._retry(kept["path"], kept["retry"])
+            case "flow_finish" | "error" | "aborted":
+                self.pending.clear()
+                self.unread.clear()
+            case _:
+                pass  # an event of a newer version that changes nothing here
+
+    def _add_frame(self, frame: Frame) -> None:
         """Add a list of steps, and drop the results of an earlier visit."""
         self._drop(frame.path)
         self.frames[frame.path] = frame
 
-    def apply_inputs(
-        self,
-        path: str,
-        inputs: Mapping[str, Any],
-        *,
-        answered: str = "",
-        decided: str = "",
-        back_to: str = "",
-    ) -> None:
-        """Apply inputs that were given or corrected; their questions may be asked again.
+    def _apply_change(self, config: str, digests: Mapping[str, object]) -> None:
+        """Apply that the configuration has changed, with the current steps of each frame."""
+        self.config = config
+        for path, now in digests.items():
+            self.frames[path].digests = _parse_digests(now)
 
-        Args:
-            path: path of the flow's frame.
-            inputs: by name.
-            answered: the question that they came with.
-            decided: the decision that they came with.
-            back_to: the step to which the flow is rewound; empty if it is not.
+    def _apply_inputs(
+        self, path: str, inputs: Mapping[str, Any], answered: str = "", decided: str = "", back_to: str = ""
+    ) -> None:
+        """Apply inputs of a flow, and rewind it to a step if they need it.
+
+        The question or decision that they came with may be asked again.
         """
         frame = self.frames[path]
         changed = [name for name, value in inputs.items() if frame.inputs.get(name) != value]
@@ -278,27 +321,9 @@ class FlowState:
             frame.at, frame.ended = back_to, ""
             frame.visits.clear()
 
-    def start_step(
-        self,
-        path: str,
-        step_id: str,
-        *,
-        changes: bool = False,
-        risky: bool = False,
-        approved: ToolIdentity | bool = False,
-        tool: str = "",
-    ) -> None:
-        """Apply that a step starts or waits for approval.
-
-        Args:
-            path: path of its frame.
-            step_id: id of the step.
-            changes: see `StepState`.
-            risky: see there.
-            approved: whether a person has approved it: the tool, if for the rest of the run.
-            tool: name of the tool that it calls.
-        """
-        frame = self.frames[path]
+    def _start_step(self, kept: Mapping[str, Any]) -> None:
+        """Apply that a step starts or waits for approval."""
+        path, step_id, frame = kept["path"], kept["step"], self.frames[kept["path"]]
         self.decisions.pop(self.key_of(frame, step_id), None)
         before, visit = frame.steps.get(step_id), self.visit_of(frame, step_id)
         self.begun += 1
@@ -313,54 +338,28 @@ class FlowState:
             frame.rewound.pop(step_id, None)
             self.visited[frame.key + step_id] = visit
             frame.steps[step_id] = StepState(step_id, visit, 1, self.begun)
-        step = frame.steps[step_id]
-        step.changes, step.risky, step.tool = changes, risky, tool
+        step, approved = frame.steps[step_id], kept["approved"]
+        step.changes, step.risky, step.tool = kept.get("changes", kept["risky"]), kept["risky"], kept["tool"]
         step.approved |= bool(approved)
-        if isinstance(approved, ToolIdentity):
-            self.approved.add(approved)
+        if isinstance(approved, Mapping):  # the tool, for the rest of the run
+            self.approved.add(ToolIdentity(**cast("Mapping[str, Any]", approved)))
 
-    def end_step(
-        self,
-        path: str,
-        step_id: str,
-        *,
-        status: StepStatus,
-        outputs: Mapping[str, Any],
-        problem: str,
-        following: NextStep,
-        said: str = "",
-        told: str = "",
-        maybe_done: bool = False,
-    ) -> None:
-        """Apply the result of a step and what follows it.
-
-        Args:
-            path: path of its frame.
-            step_id: id of the step.
-            status: its status.
-            outputs: its outputs.
-            problem: why it failed.
-            following: the next step.
-            said: why it failed, for users.
-            told: text that the user is to read, of a `say` step.
-            maybe_done: whether it may have been done although it has not succeeded.
-        """
-        frame = self.frames[path]
+    def _end_step(self, told: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        """Apply the result of a step and what follows it."""
+        frame, step_id, status = self.frames[kept["path"]], kept["step"], told["status"]
         step, key = frame.steps[step_id], self.key_of(frame, step_id)
         if status == "success":
             self.in_doubt.discard(key)
-        elif maybe_done:
+        elif kept.get("maybe_done", status == "unknown"):
             self.in_doubt.add(key)
-        self.pending.pop(key, None)
-        self.asked.pop(key, None)
-        self.answers.pop(key, None)
-        self.decisions.pop(key, None)
-        step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
-        step.begun, step.task_id = False, ""
-        for _, call in self.begun_calls(path + step_id) if status != "success" else ():
+        for asked in (self.pending, self.asked, self.answers, self.decisions):
+            asked.pop(key, None)
+        step.status, step.outputs, step.problem = status, told["outputs"], told["problem"]
+        step.said, step.begun, step.task_id = kept.get("said", ""), False, ""
+        for _, call in self.begun_calls(kept["path"] + step_id) if status != "success" else ():
             call.task_id = ""  # the step that contains it has timed out
-        if told:
-            self.unread.append(told)
+        if text := kept.get("told"):
+            self.unread.append(text)
         waiting = frame.steps.get(frame.at)
         if step_id != frame.at and waiting is not None:  # the step to execute before the retry
             waiting.via = ""
@@ -368,6 +367,7 @@ class FlowState:
                 waiting.due = None
                 frame.ended = "failure"
             return
+        following = NextStep(**told["next"])
         match following.to:
             case "step":
                 frame.at = following.step
@@ -395,12 +395,7 @@ class FlowState:
         self.pending.pop(decision.id, None)
         self.decisions[decision.id] = decision
 
-    def apply_answer(self, answer: InputResponse) -> None:
-        """Apply an answer."""
-        self.pending.pop(answer.id, None)
-        self.answers[answer.id] = answer
-
-    def apply_resume(self, seconds: float) -> None:
+    def _resume(self, seconds: float) -> None:
         """Apply that the run resumes after its end, where it failed, with fresh limits.
 
         Args:
@@ -414,28 +409,8 @@ class FlowState:
         if self.frames:
             self._reopen("")
 
-    def apply_retry(
-        self,
-        path: str,
-        step_id: str,
-        digests: Mapping[str, Digests],
-        *,
-        config: str,
-        inputs: Mapping[str, Any],
-    ) -> None:
-        """Apply that the run is retried from a step; its results and those after it are dropped.
-
-        Args:
-            path: path of its frame, which must exist for a branch or a nested flow.
-            step_id: the step; empty for the one that failed.
-            digests: current steps of each frame.
-            config: version of the configuration.
-            inputs: changed inputs of the flow, by name.
-        """
-        self.config = config
-        for each, now in digests.items():
-            self.frames[each].digests = now
-        self.apply_inputs("", inputs)
+    def _retry(self, path: str, step_id: str) -> None:
+        """Drop the results of a step and those after it; without an id, it is the one that failed."""
         if not step_id:
             return
         around = self._ancestors(self.frames[path])

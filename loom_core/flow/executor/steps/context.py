@@ -14,13 +14,14 @@ from loom_core.errors import LoomError
 from loom_core.flow.executor.definition import REQUEST_STEP, iter_steps
 from loom_core.flow.executor.inputs import with_properties
 from loom_core.flow.executor.state import Frame, StepStatus
-from loom_core.flow.expressions import MISSING, ExpressionValues, evaluate, text_of
+from loom_core.flow.expressions import MISSING, ExpressionValues, evaluate, fill, text_of
 from loom_core.flow.expressions.expression import look_up, parse_pointer
 from loom_core.flow.understanding.choices import ValueChoice, choices_schema, with_titles
 from loom_core.flow.understanding.formats import format_in_words
 from loom_core.runs.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.config.models_step import OptionsConfig, StepConfig
     from loom_core.flow.executor.dependencies import FlowDependencies
     from loom_core.flow.executor.messages import FlowMessages
@@ -78,6 +79,11 @@ class StepOutcome:
     retry_after: float | None = None
     maybe_done: bool = False
     final: bool = False
+
+    @classmethod
+    def of(cls, body: Any, **outputs: Any) -> StepOutcome:  # noqa: ANN401 - JSON
+        """Return a success with a result as its response."""
+        return cls(response=StepResponse(body=body), outputs=outputs)
 
     def unreadable(self, problem: str, *, said: str, risky: bool) -> StepOutcome:
         """Return an outcome whose response cannot be read, although the step may have been done.
@@ -157,10 +163,18 @@ class RunScope:
             index=index,
         )
 
+    def flow_of(self, frame: Frame) -> FlowConfig:
+        """Return the flow of a frame."""
+        return self.parts.file.find_flow(frame.flow_id)
+
+    def text(self, frame: Frame, template: str) -> str:
+        """Return a text for people, with the titles of choices."""
+        return text_of(fill(template, self.values_for_text(frame))) if template else ""
+
     def values_for_text(self, frame: Frame, values: ExpressionValues | None = None) -> ExpressionValues:
         """Return the same values for texts to people, with the titles of choices."""
         values = self.values(frame) if values is None else values
-        flow = self.parts.file.find_flow(frame.flow_id)
+        flow = self.flow_of(frame)
         schema = with_properties(flow.input_schema, self.offered_inputs(frame))
         return replace(values, inputs=with_titles(schema, values.inputs, self.wording.language))
 
@@ -196,7 +210,7 @@ class RunScope:
 
     def offered_inputs(self, frame: Frame) -> dict[str, dict[str, Any]]:
         """Return the schemas of inputs that were chosen from lists: the choices, by the input's name."""
-        asks = {each.step_id: each.ask for each in iter_steps(self.parts.file.find_flow(frame.flow_id).steps)}
+        asks = {each.step_id: each.ask for each in iter_steps(self.flow_of(frame).steps)}
         visited = [
             (done.place, inner, done)
             for inner in self.record.state.frames.values()
@@ -225,7 +239,7 @@ class RunScope:
         """
         if self.record.state.visited[frame.key + step.step_id] <= 1:
             return ""
-        steps = {each.step_id: each for each in iter_steps(self.parts.file.find_flow(frame.flow_id).steps)}
+        steps = {each.step_id: each for each in iter_steps(self.flow_of(frame).steps)}
         asked = frame.steps[step.step_id].place
         for done in sorted(frame.steps.values(), key=lambda each: -each.place):
             if done.place >= asked:
@@ -243,7 +257,7 @@ class RunScope:
 
     def outputs_of(self, frame: Frame, values: ExpressionValues) -> dict[str, Any]:
         """Return the outputs of a frame's flow, by name."""
-        flow = self.parts.file.find_flow(frame.flow_id)
+        flow = self.flow_of(frame)
         if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
             return {name: request.outputs.get(name) for name in flow.outputs}
         return {name: evaluate(each, values) for name, each in flow.outputs.items()}
@@ -257,7 +271,7 @@ class RunScope:
 
     def last_result(self, frame: Frame) -> Any:  # noqa: ANN401 - JSON
         """Return the result of the last step of a list; a `say` step has none, so it does not count."""
-        steps = iter_steps(self.parts.file.find_flow(frame.flow_id).steps)
+        steps = iter_steps(self.flow_of(frame).steps)
         texts = {step.step_id for step in steps if step.say}
         done = [step for step in frame.steps.values() if step.step_id not in texts]
         last = max(done, key=lambda step: step.place, default=None)

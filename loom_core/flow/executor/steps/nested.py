@@ -11,7 +11,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.definition import compute_digests, flow_steps
 from loom_core.flow.executor.inputs import validate_inputs, with_defaults
 from loom_core.flow.executor.state import Frame, StepStatus
-from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse
+from loom_core.flow.executor.steps.context import RunScope, StepOutcome
 from loom_core.flow.expressions import all_hold, evaluate, fill
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class NestedSteps:
                 said=self._scene.message_of(inner),
                 final=status == "unknown",
             )
-        return StepOutcome(response=StepResponse(body=result), outputs={**outputs, "result": result})
+        return StepOutcome.of(result, **{**outputs, "result": result})
 
     async def run_lists(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Run the lists of steps inside a step; a failed one does not cancel the others."""

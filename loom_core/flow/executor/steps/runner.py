@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
+from loom_core.agent.calling_run import USAGE_KEY
+from loom_core.agent.notices import Notices
 from loom_core.errors import ConfigError, LLMError, LoomError, NetError, StoreError
 from loom_core.flow.executor.definition import step_title
 from loom_core.flow.executor.questions import DeclinedError
 from loom_core.flow.executor.state import Frame, StepState
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
 from loom_core.flow.executor.steps.nested import NestedSteps
-from loom_core.flow.executor.steps.tool import ToolStep, ToolStepContext
-from loom_core.flow.executor.steps.user import OutsideSteps, UserSteps
+from loom_core.flow.executor.steps.waiting import ask_user, confirm_step, wait_outside
 from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.expressions.template import pieces_of
 from loom_core.flow.http.request import is_lost
 from loom_core.flow.http.response import interpret_response
+from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.llm.interface import OutputSchema
-from loom_core.llm.messages import SystemMessage, TextPart, UserMessage
+from loom_core.llm.messages import SystemMessage, TextPart, ToolCallPart, UserMessage
 from loom_core.llm.structured import generate
 from loom_core.llm.text import as_data, without_thinking
 from loom_core.net.retry import retry_after
 from loom_core.observability.spans import FLOW_STEP
 from loom_core.observability.tracing import record_failure, span
-from loom_core.runs.run import RunUsage
+from loom_core.runs.run import Pending, RunUsage
+from loom_core.tools.depth import DEPTH_META_KEY, inherit_depth
 from loom_core.tools.interface import CallContext
+from loom_core.tools.permission.permissions import ToolIdentity, UnapprovedToolError, identity
 from loom_core.tools.plain_text import strip_control
 
 if TYPE_CHECKING:
@@ -42,11 +47,11 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider, LLMResponse
     from loom_core.llm.messages import Message
     from loom_core.runs.human_broker import HumanBroker
-    from loom_core.tools.interface import JsonValue
-    from loom_core.tools.permission.permissions import ToolIdentity
+    from loom_core.tools.calls import CallResult, PlannedCall
+    from loom_core.tools.interface import JsonValue, Question, QuestionAnswer
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["CHOICE", "RunningCalls", "StepRunner"]
+__all__ = ["CHOICE", "RunningCalls", "StepRunner", "ask_model"]
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +106,11 @@ class StepRunner:
         people: human-in-the-loop broker for tools' questions.
         calls: the running tool calls.
         run_frame: executes a list of steps.
+
+    Attributes:
+        scene: the run.
+        people: human-in-the-loop broker.
+        pipeline: plans and executes tool calls.
     """
 
     def __init__(
@@ -111,26 +121,15 @@ class StepRunner:
         calls: RunningCalls,
         run_frame: Callable[[Frame], Awaitable[None]],
     ) -> None:
-        self._scene = scene
+        self.scene = scene
+        self.people = people
         self._calls = calls
         self._parts = scene.parts
         self._record = scene.record
         self._inner = NestedSteps(scene, run_frame)
-        self._person = UserSteps(scene)
-        self._outside = OutsideSteps(scene)
-        pipeline = scene.parts.pipeline(scene.record.run)
+        self.pipeline = scene.parts.pipeline(scene.record.run)
         for tool in scene.record.state.approved:
-            pipeline.remember(tool)
-        self._tools = ToolStepContext(
-            record=scene.record,
-            people=people,
-            questions=scene.questions,
-            pipeline=pipeline,
-            starting=self.record_start,
-            becoming=self.record_task,
-            standing=scene.idling.stop_clocks,
-            wording=scene.wording,
-        )
+            self.pipeline.remember(tool)
         self._under_way: dict[str, bool] = {}  # running steps with side effects; whether each is risky
         self._quiet = anyio.Event()
         self._leaving = False
@@ -209,7 +208,7 @@ class StepRunner:
 
     async def _run_limited(self, frame: Frame, step: StepConfig) -> StepOutcome:
         timed = step.kind in {"tool", "workflow", "llm", *_CONTAINERS}
-        with self._scene.idling.limit_time(step.timeout_seconds if timed else None) as scope:
+        with self.scene.idling.limit_time(step.timeout_seconds if timed else None) as scope:
             try:
                 return await self._run_by_kind(frame, step)
             except DeclinedError as error:
@@ -217,7 +216,7 @@ class StepRunner:
             except StoreError:
                 raise
             except LoomError as error:
-                return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+                return StepOutcome(status="failure", problem=str(error), said=self.scene.wording.broken)
         assert scope.cancelled_caught
         await self._calls.cancel_tasks(frame.path + step.step_id)
         begun = frame.steps.get(step.step_id)
@@ -227,7 +226,7 @@ class StepRunner:
         return StepOutcome(
             status="unknown" if unknown else "failure",
             problem=problem,
-            said=self._scene.wording.too_long,
+            said=self.scene.wording.too_long,
             maybe_done=sent,
         )
 
@@ -242,23 +241,23 @@ class StepRunner:
             case "parallel" | "switch" | "for_each":
                 return await self._inner.run_lists(frame, step)
             case "wait_for" | "handover":
-                return await self._outside.run(frame, step)
+                return await wait_outside(self.scene, frame, step)
             case _:
                 if step.llm is not None:
                     return await self._run_llm(frame, step, step.llm)
                 if step.say:
-                    text = text_of(fill(step.say, self._scene.values_for_text(frame)))
-                    self._scene.enter(frame, step, text)
+                    text = self.scene.text(frame, step.say)
+                    self.scene.enter(frame, step, text)
                     return StepOutcome(told=text)
                 if step.ask is not None:
-                    return await self._person.ask(frame, step, step.ask)
+                    return await ask_user(self.scene, frame, step, step.ask)
                 if step.confirm:
-                    return await self._person.confirm(frame, step, step.confirm)
-                self._scene.enter(frame, step, "")
+                    return await confirm_step(self.scene, frame, step, step.confirm)
+                self.scene.enter(frame, step, "")
                 return StepOutcome()
 
     async def _run_operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> StepOutcome:
-        values = self._scene.values(frame)
+        values = self.scene.values(frame)
         what = f"{endpoint.method} {endpoint.url.partition('?')[0]}".strip()
         risky = not endpoint.repeatable
         again = await self._confirm_repeat(frame, step)
@@ -273,8 +272,8 @@ class StepRunner:
                     "start", self._record.run, what, key=key, arguments=arguments
                 )
             except LoomError as error:
-                self._scene.enter(frame, step, what)
-                return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)
+                self.scene.enter(frame, step, what)
+                return StepOutcome(status="failure", problem=str(error), said=self.scene.wording.broken)
         await self.record_start(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
         ended = partial(self._parts.audit.record_request, "end", self._record.run, what, key=key)
         began = perf_counter()
@@ -308,14 +307,14 @@ class StepRunner:
             return StepOutcome(
                 status="unknown" if risky and lost else "failure",
                 problem=str(error),
-                said=self._scene.wording.describe_failed_request(error.failure, unsure=changes and lost),
+                said=self.scene.wording.describe_failed_request(error.failure, unsure=changes and lost),
                 maybe_done=lost,
             )
         response = StepResponse(result.status, result.headers, result.body)
         try:
             judgement = interpret_response(endpoint, result, values)
         except LoomError as error:
-            said = self._scene.wording.unusable
+            said = self.scene.wording.unusable
             return StepOutcome(response=response).unreadable(str(error), said=said, risky=risky)
         if judgement.is_success:
             return StepOutcome(response=response, outputs={"result": judgement.result})
@@ -323,8 +322,8 @@ class StepRunner:
             status="unknown" if risky and is_lost(result.status) else "failure",
             response=response,
             problem=judgement.problem,
-            said=self._scene.wording.part_of(judgement.told)
-            or self._scene.wording.describe_failed_request(
+            said=self.scene.wording.part_of(judgement.told)
+            or self.scene.wording.describe_failed_request(
                 result.status, unsure=changes and is_lost(result.status)
             ),
             retry_after=retry_after(result.headers),
@@ -343,22 +342,20 @@ class StepRunner:
             return True
         if not before.risky or not (before.begun or before.status == "unknown"):
             return before.approved and (before.begun or before.due is not None)
-        decision = await self._scene.questions.request_decision(
+        decision = await self.scene.questions.request_decision(
             self._record.state.key_of(frame, step.step_id),
             "unknown",
-            self._scene.wording.unknown.format(
-                step=step_title(self._parts.file, frame.flow_id, step.step_id)
-            ),
+            self.scene.wording.unknown.format(step=step_title(self._parts.file, frame.flow_id, step.step_id)),
             tool=frame.flow_id,
             arguments=self._record.state.inputs(frame),
         )
         if decision.action == "deny":
             why = "It is not known whether it was done, and it was not to be repeated."
-            return StepOutcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
+            return StepOutcome(status="unknown", problem=why, said=self.scene.wording.not_again, final=True)
         return True
 
     async def _run_tool(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        values, state = self._scene.values(frame), self._record.state
+        values, state = self.scene.values(frame), self._record.state
         key = state.key_of(frame, step.step_id)
         arguments = cast("dict[str, Any]", fill(step.arguments, values))
         if not step.parameters:
@@ -367,8 +364,8 @@ class StepRunner:
         again = await self._confirm_repeat(frame, step)
         if isinstance(again, StepOutcome):
             return again
-        call = ToolStep(
-            self._tools,
+        call = _ToolStep(
+            self,
             frame,
             step.step_id,
             key=key,
@@ -379,33 +376,33 @@ class StepRunner:
         planned = await call.plan(step.tool, arguments)
         outcome = await call.outcome(planned)
         if not is_begun(frame, step.step_id):  # the tool was not called, which is recorded all the same
-            self._scene.enter(frame, step, step.tool)
+            self.scene.enter(frame, step, step.tool)
         return outcome
 
     async def _run_llm(self, frame: Frame, step: StepConfig, asked: LLMConfig) -> StepOutcome:
         """Ask the model; the journaled result is not asked for again."""
         llm, record = self._parts.llm, self._record
-        self._scene.enter(frame, step, "" if llm is None else f"{llm.name} {llm.model}".rstrip())
+        self.scene.enter(frame, step, "" if llm is None else f"{llm.name} {llm.model}".rstrip())
         if llm is None:
             raise ConfigError(
                 "The step needs a language model, and none is configured.",
                 advice="Name a `model` in the flow file, or start the server with --provider.",
             )
         await record.commit()
-        result = await _ask_model(
+        result = await ask_model(
             llm,
             asked,
-            self._scene.values(frame),
+            self.scene.values(frame),
             on_response=lambda response: record.record_usage(RunUsage(usage=response.usage)),
         )
-        return StepOutcome(response=StepResponse(body=result), outputs={"result": result})
+        return StepOutcome.of(result, result=result)
 
     def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
         """Return the question before a tool call: as the file words it, else one with the arguments."""
         if step.confirm:
-            return text_of(fill(step.confirm.question, self._scene.values(frame)))
-        wording = self._scene.wording
-        title = step.description or self._parts.file.find_flow(frame.flow_id).title
+            return text_of(fill(step.confirm.question, self.scene.values(frame)))
+        wording = self.scene.wording
+        title = step.description or self.scene.flow_of(frame).title
         schema = self._parts.toolbox.find(step.tool).args_schema
         text = wording.confirm.format(step=title)
         return Phrases(wording.language).with_values(text, arguments, schema)
@@ -430,7 +427,7 @@ _AGAIN = "Your answer cannot be used: {problem}. Answer again."
 _ATTEMPTS = 2
 
 
-async def _ask_model(
+async def ask_model(
     llm: LLMProvider,
     asked: LLMConfig,
     values: ExpressionValues,
@@ -496,3 +493,206 @@ def _mark(value: JsonValue | Missing) -> str:
     """Return a value for a prompt; what could contain instructions is marked as data."""
     text = text_of(value)
     return text if isinstance(value, int | float) else as_data(_TAG, strip_control(text))
+
+
+_PROGRESS_SECONDS = 0.25  # between two events of one call
+_FAILED_STATUS = 500
+
+
+class _ToolStep:
+    """One tool call and its host (`CallHost` and `TaskHost`).
+
+    Args:
+        runner: runner of the run's steps.
+        frame: frame of the step.
+        step_id: id of the step.
+        key: key of its visit, which is the id of the call.
+        approved: whether a person has approved this visit before.
+        question: question to the user before the call.
+        asks: whether to ask in any case; otherwise by permissions.
+    """
+
+    def __init__(
+        self,
+        runner: StepRunner,
+        frame: Frame,
+        step_id: str,
+        *,
+        key: str,
+        approved: bool,
+        question: str,
+        asks: bool,
+    ) -> None:
+        self._runner = runner
+        self._scene = runner.scene
+        self._frame = frame
+        self._step_id = step_id
+        self._key = key
+        self._approved = approved
+        self._question = question
+        self._asks = asks
+        self._lasting: ToolIdentity | None = None
+        self._asked = 0
+        self._shown = -_PROGRESS_SECONDS
+
+    async def plan(self, tool: str, arguments: Mapping[str, Any]) -> PlannedCall:
+        """Run the stages discover, validate and authorize."""
+        (planned,) = await self._runner.pipeline.plan([ToolCallPart(self._key, tool, dict(arguments))])
+        return planned
+
+    async def outcome(self, planned: PlannedCall) -> StepOutcome:
+        """Ask for approval if required, and call the tool."""
+        if planned.result is None and (self._asks or planned.verdict == "ask") and not self._approved:
+            decided = self._check_refusal(planned) or await self._request_decision(planned)
+            if isinstance(decided, StepOutcome):
+                return decided
+            planned = decided
+        if planned.result is not None:
+            return self._outcome(planned.result, repeatable=True)
+        depth = self._scene.record.run.request.depth + 1
+        approved = frozenset({self._key}) if self._approved else frozenset[str]()
+        with inherit_depth({DEPTH_META_KEY: depth}):
+            (result,) = await self._runner.pipeline.execute(
+                [planned],
+                host=self,
+                approved=approved,
+                depth=depth,
+                tasks=self if self._scene.record.journal.is_durable else None,
+            )
+        repeatable = planned.tool is not None and planned.tool.annotations.repeatable
+        if isinstance(spent := result.output.metadata.get(USAGE_KEY), RunUsage):
+            self._scene.record.record_usage(spent)
+        return self._outcome(result, repeatable=repeatable)
+
+    def _check_refusal(self, planned: PlannedCall) -> StepOutcome | None:
+        """Return the outcome of a call whose tool no operator has approved: users cannot approve it."""
+        said = self._runner.people.unapproved
+        if planned.tool is None or not planned.is_unapproved or not said:
+            return None
+        error = UnapprovedToolError(planned.tool, said=said)
+        _log.warning("run %s cannot continue: %s", self._scene.record.run.id, error)
+        return StepOutcome(status="failure", problem=str(error), said=error.said)
+
+    async def _request_decision(self, planned: PlannedCall) -> PlannedCall | StepOutcome:
+        """Request a decision, and return the approved call or the outcome of a refusal."""
+        tool = planned.tool
+        for_run = tool is not None and (tool.keeps_approval or not tool.approval_reason)
+        notices = Notices.of(self._scene.wording.language)
+        decision = await self._scene.questions.request_decision(
+            self._key,
+            "approval",
+            notices.translate(planned.reason) if planned.is_unapproved else self._question,
+            tool=planned.name,
+            arguments=planned.arguments,
+            arguments_schema=None if tool is None else tool.args_schema,
+            for_run=for_run,
+        )
+        if decision.action == "deny":
+            return StepOutcome(
+                status="declined", problem=decision.reason or f"{decision.by or 'A person'} said no."
+            )
+        if decision.action == "edit":
+            planned = await self.plan(planned.call.name, decision.arguments)
+        self._approved = True
+        lasting = decision.scope == "run" and for_run
+        if lasting and tool is not None:
+            self._lasting = identity(tool)
+        return await self._runner.pipeline.approve(
+            planned, by=decision.by or "a person", seen="", for_run=lasting, keep=decision.keep
+        )
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the user can be asked; see `CallHost`."""
+        return True
+
+    async def record_start(self, planned: PlannedCall) -> None:
+        """Record the start of the call; see `CallHost`."""
+        repeatable = planned.tool is not None and planned.tool.annotations.repeatable
+        await self._runner.record_start(
+            self._frame,
+            self._step_id,
+            planned.name,
+            changes=planned.tool is None or not planned.tool.annotations.read_only,
+            risky=not repeatable,
+            tool=planned.call.name,
+            approved=self._lasting or self._approved,
+        )
+
+    def task_of(self, planned: PlannedCall) -> str:
+        """Return the task that the call had become; see `TaskHost`."""
+        step = self._frame.steps.get(self._step_id)
+        return "" if step is None else step.task_id
+
+    async def record_task(self, planned: PlannedCall, task_id: str) -> None:
+        """Record the task; see `TaskHost`."""
+        await self._runner.record_task(self._frame, self._step_id, task_id)
+
+    async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
+        """Do nothing: the state machine records the result; see `CallHost`."""
+
+    async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
+        """Record progress, at most four times a second; see `CallHost`."""
+        now = monotonic()
+        if now - self._shown >= _PROGRESS_SECONDS:
+            self._shown = now
+            self._scene.record.record_progress(planned.call.id, done, total, message)
+
+    async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
+        """Ask the user; see `CallHost`."""
+        self._asked += 1
+        where = f" ({question.url})" if question.url else ""
+        is_worded = bool(
+            question.tool and self._runner.people.unapproved
+        )  # questions to customers, by caller
+        origin = f"{question.origin}: " if question.origin and not is_worded else ""
+        pending = Pending(
+            id=f"{self._key}.{self._asked}",
+            kind="approval" if question.tool else "question",
+            tool=question.tool or planned.name,
+            arguments=dict(question.arguments if question.tool else planned.arguments),
+            arguments_schema=dict(question.arguments_schema),
+            reason=f"{origin}{question.text}{where}",
+            schema=dict(question.schema),
+            deadline=self._runner.people.deadline(),
+        )
+        with self._scene.idling.stop_clocks():
+            return await self._runner.people.request_input(pending)
+
+    def _outcome(self, result: CallResult, *, repeatable: bool) -> StepOutcome:
+        output = result.output
+        body: Any = output.structured
+        if body is None:
+            body = _read(output.text)
+        if result.status == "success":
+            return StepOutcome.of(body, result=body)
+        doubt = output.metadata.get(DOUBT)
+        lost = result.status in {"timeout", "unknown"} or doubt == "lost"
+        return StepOutcome(
+            status="unknown" if lost and not repeatable else "failure",
+            response=StepResponse(_FAILED_STATUS, body=body),
+            problem=str(output.metadata.get(PROBLEM) or output.text),
+            said=self._message(result, unsure=lost and not repeatable),
+            maybe_done=lost or doubt is not None,
+        )
+
+    def _message(self, result: CallResult, *, unsure: bool) -> str:
+        """Return the user's message for a failed call."""
+        about, wording = result.output.metadata, self._scene.wording
+        failure = about.get(FAILURE) or ("timeout" if result.status == "timeout" else "other")
+        return wording.part_of(about.get(TOLD, "")) or wording.describe_failed_request(failure, unsure=unsure)
+
+    async def spill(self, planned: PlannedCall, text: str) -> str:
+        """Store a large text; see `CallHost`."""
+        return await self._scene.record.save_blob(
+            text.encode("utf-8", "replace"), "text/plain; charset=utf-8"
+        )
+
+
+def _read(text: str) -> object:
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
