@@ -58,13 +58,7 @@ class SpokenMessage:
 
 
 class OperatorDesk:
-    """The queue of conversations that flows have handed over, and what operators do with them.
-
-    Args:
-        journal: journal of runs and sessions.
-        host: executes runs.
-        conversations: the conversations.
-    """
+    """The queue of conversations that flows have handed over, and what operators do with them."""
 
     def __init__(self, journal: Journal, *, host: RunHost, conversations: ConversationStore) -> None:
         self._journal = journal

@@ -277,12 +277,6 @@ class WorkflowOrchestrator:
 
         `query` does so by itself, as long as it waits for runs.
 
-        Args:
-            session_id: the conversation.
-            caller: the caller.
-            wait_seconds: as for `query`.
-            tracks_delivery: as for `query`.
-
         Raises:
             NotFoundError: the caller has no such session.
             StoreError: the journal cannot be written.

@@ -364,14 +364,7 @@ class _Servers:
         return [f"api{number or ''}" for number in range(len(self._paths))]
 
     def reference(self, method: str, url: str, path: str, parameters: list[dict[str, Any]]) -> str:
-        """Return a step's reference to an operation, and add the operation to its description.
-
-        Args:
-            method: in upper case.
-            url: as in the file.
-            path: the path with names in braces.
-            parameters: of the path and the query.
-        """
+        """Return a step's reference to an operation, and add the operation to its description."""
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}" if parts.netloc else self._flow_url
         paths = self._paths.setdefault(server, {})

@@ -112,10 +112,6 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
 def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlows:
     """Validate a configuration built by a program, with the same checks as a file.
 
-    Args:
-        file: the configuration.
-        tools: as for `read_flow_file`.
-
     Raises:
         ConfigError: it is invalid; the message says where and why.
     """
@@ -124,12 +120,7 @@ def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlo
 
 
 def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[PlacedProblem]:
-    """Return all problems of a file, in the order of the file. Blocks.
-
-    Args:
-        path: the file.
-        tools: as for `read_flow_file`.
-    """
+    """Return all problems of a file, in the order of the file. Blocks."""
     try:
         written = _read(path)
     except UnreadableConfigError as error:
@@ -219,12 +210,7 @@ _WHOLE = re.compile(r"https?://[^/?#{}\s]+", re.IGNORECASE)
 def environment_problems(
     written: Mapping[str, Any], *, environment: Mapping[str, str] = os.environ
 ) -> Iterator[ConfigProblem]:
-    """Return blocked addresses, and environment variables that the file refers to and that are not set.
-
-    Args:
-        written: the parsed text.
-        environment: the environment variables.
-    """
+    """Return blocked addresses, and environment variables that the file refers to and that are not set."""
     yield from _blocked_address_problems(written)
     told = set[str]()
     for text in texts_in(written, ()):
@@ -277,9 +263,6 @@ class ValidParts:
 
     A flow, skill, tool or step that is invalid without the wrong part is replaced by a placeholder of the
     same name.
-
-    Args:
-        written: the parsed text.
 
     Attributes:
         file: the remaining file; None if too much is wrong.

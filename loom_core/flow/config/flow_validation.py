@@ -548,9 +548,6 @@ def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
     A step may follow the one before it, and any step that leads to it by `goto` or `retry`. Steps inside
     another one follow the steps before it, and precede those after it; steps of different branches or cases
     do not.
-
-    Args:
-        steps: of a flow.
     """
     leads: dict[str, set[str]] = {}
     _add_successors(steps, leads, on=())
@@ -568,10 +565,7 @@ def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
 def _add_successors(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collection[str]) -> None:
     """Add the steps that can follow each step.
 
-    Args:
-        steps: a list of steps.
-        leads: the result, which is extended.
-        on: the step after the last one.
+    `on` is the step after the last one.
     """
     for index, step in enumerate(steps):
         following = {steps[index + 1].step_id} if index + 1 < len(steps) else {*on}

@@ -109,10 +109,6 @@ def source_addresses(text: str, *, name: str) -> dict[str, str]:
 class OpenApiSources:
     """The OpenAPI descriptions that a document names.
 
-    Args:
-        root: the document.
-        texts: of the available descriptions, by name.
-
     Raises:
         ConfigError: a text is no description, or the document does not name it.
     """
@@ -190,13 +186,7 @@ _MAX_LENGTH = 200
 
 
 class JsonPart:
-    """A value in a document, with its path.
-
-    Args:
-        value: the value.
-        name: name of the document in messages.
-        path: its path.
-    """
+    """A value in a document, with its path."""
 
     def __init__(self, value: object, *, name: str, path: tuple[str | int, ...] = ()) -> None:
         self.value = value

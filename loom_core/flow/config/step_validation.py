@@ -180,10 +180,7 @@ def _output_problems(
 def missing_message(name: str, known: Collection[str], *, none: str) -> str:
     """Return advice for an unknown name.
 
-    Args:
-        name: the unknown name.
-        known: the existing names.
-        none: the advice if there are no names at all.
+    `none` is the advice if there are no names at all.
     """
     near = get_close_matches(name, known, n=1)
     if near:
@@ -206,11 +203,7 @@ _MAX_COUNT = 1000
 
 
 def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the property names of a schema, its subschemas included; None if any name is allowed.
-
-    Args:
-        schema: of an object.
-    """
+    """Return the property names of a schema, its subschemas included; None if any name is allowed."""
     names = set[str]()
     waiting: list[object] = [schema]
     for _ in range(_MAX_COUNT):

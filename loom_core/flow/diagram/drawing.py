@@ -371,13 +371,7 @@ class _RunTrace:
 
 
 def _trace_run(flow: FlowShape, run: Run, events: Sequence[StreamEvent]) -> _RunTrace:
-    """Trace a run through the shape of its flow.
-
-    Args:
-        flow: the flow.
-        run: the run in its current state.
-        events: its events.
-    """
+    """Trace a run through the shape of its flow."""
     tracer = _Tracer(flow)
     for event in events:
         tracer.read(event.type, event.payload)
@@ -492,11 +486,6 @@ def draw_run(loaded: LoadedFlows, run: Run, events: Sequence[StreamEvent]) -> di
     """Return the data of the diagram of a run, as the current file has its flow; None for a run of skills.
 
     The journal has no copy of the flow, so the data says whether the file has changed since.
-
-    Args:
-        loaded: the current file.
-        run: the run.
-        events: its events.
     """
     if run.request.profile == SKILLS_PROFILE:
         return None

@@ -35,9 +35,6 @@ class FlowAudit:
     """Observer of runs (`RunLog.observe`) that writes audit entries, also before requests are sent.
 
     The tool pipeline audits tool calls.
-
-    Args:
-        audit: the audit log; None for none.
     """
 
     def __init__(self, audit: AuditLog | None) -> None:

@@ -161,12 +161,7 @@ def names_input(text: str, name: str) -> bool:
 
 
 def with_properties(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of inputs with some replaced or added, which keep their titles and formats.
-
-    Args:
-        schema: of an object.
-        more: schemas by name.
-    """
+    """Return the schema of inputs with some replaced or added, which keep their titles and formats."""
     if not more:
         return schema
     known = _properties(schema)

@@ -99,10 +99,6 @@ class FlowLoop(RunExecutor[FlowRecorder]):
 
     While all parts wait for people, the run is parked: no process holds it, and a response resumes it in any
     process.
-
-    Args:
-        parts: dependencies.
-        log: the claimed run.
     """
 
     span_form = INVOKE_WORKFLOW
@@ -368,13 +364,7 @@ _BROKEN_OFF = "The run was cancelled before there was an answer."
 def describe_changes(record: FlowRecorder, file: FlowFile, wording: FlowMessages, *, said: str) -> str:
     """Describe for the user the side effects of a run that ends early, and those that are uncertain.
 
-    A running step with side effects becomes `unknown`.
-
-    Args:
-        record: recorder of the run.
-        file: the flows.
-        wording: messages in the user's language.
-        said: the text about the end itself.
+    A running step with side effects becomes `unknown`. `said` is the text about the end itself.
     """
     state = record.state
     found = [
@@ -408,12 +398,7 @@ def describe_changes(record: FlowRecorder, file: FlowFile, wording: FlowMessages
 
 
 class CurrentSteps:
-    """The current definitions of a run's steps.
-
-    Args:
-        file: the flows.
-        state: of the run.
-    """
+    """The current definitions of a run's steps."""
 
     def __init__(self, file: FlowFile, state: FlowState) -> None:
         self._file = file
@@ -473,13 +458,8 @@ _MAX_WAIT_LENGTH = 3600.0
 class StepMachine:
     """State machine that executes lists of steps of one run.
 
-    Its state follows from the journal; so a step with a result is never repeated, also after a crash.
-
-    Args:
-        scene: the run.
-        people: human-in-the-loop broker for tools' questions.
-        calls: the running tool calls.
-        gate: returns when a new step may start.
+    Its state follows from the journal; so a step with a result is never repeated, also after a crash. `gate`
+    returns when a new step may start.
 
     Attributes:
         scene: the run.

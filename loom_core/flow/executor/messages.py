@@ -118,10 +118,7 @@ class FlowMessages(BilingualTexts):
     ) -> str:
         """Return why inputs are invalid, by the schema of their flow; empty if it has no text for people.
 
-        Args:
-            flow: the flow.
-            given: the inputs by name.
-            offered: schemas of inputs that are chosen from lists.
+        `offered` has the schemas of inputs that are chosen from lists.
         """
         schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
         phrases = Phrases(self.language)

@@ -70,12 +70,7 @@ class FlowRewoundError(Exception):
 class FlowQuestions:
     """Questions of one run. Questions and answers are in the journal, so they survive a crash.
 
-    Args:
-        record: recorder of the run.
-        people: human-in-the-loop broker.
-        file: the flows.
-        wording: messages to the user.
-        idle: context of waiting for the user.
+    `idle` is the context of waiting for the user.
     """
 
     def __init__(
@@ -312,14 +307,8 @@ def find_rewind_point(
 ) -> tuple[str, int] | None:
     """Return the step of a flow, and its place in the run, to which changed inputs rewind it.
 
-    It is the first step that has used one of them; None if none has.
-
-    Args:
-        state: of the run.
-        file: the flows.
-        scope: frame of the flow that has the inputs.
-        names: names of the inputs.
-        wording: messages to the user.
+    It is the first step that has used one of them; None if none has. `scope` is the frame of the flow that
+    has the inputs.
 
     Raises:
         CorrectionError: a side effect depends on the old values.

@@ -112,14 +112,8 @@ class FlowRecorder(RunRecorder[FlowState]):
     ) -> None:
         """Record that a step starts; commit it before the step does anything.
 
-        Args:
-            frame: frame of the step.
-            step_id: id of the step.
-            what: its action: `POST https://…`, a tool's name, a question.
-            changes: see `StepState`.
-            risky: see there.
-            approved: whether a person has approved it: the tool, if for the rest of the run.
-            tool: name of the tool that it calls.
+        `what` is its action: `POST https://…`, a tool's name, a question; `changes` and `risky` are those of
+        `StepState`; `approved` is the tool if a person has approved it for the rest of the run.
         """
         whole = asdict(approved) if isinstance(approved, ToolIdentity) else approved
         kept = {"path": frame.path, "step": step_id, "changes": changes, "risky": risky, "approved": whole}

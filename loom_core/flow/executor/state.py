@@ -396,11 +396,7 @@ class FlowState:
         self.decisions[decision.id] = decision
 
     def _resume(self, seconds: float) -> None:
-        """Apply that the run resumes after its end, where it failed, with fresh limits.
-
-        Args:
-            seconds: seconds spent until then.
-        """
+        """Apply that the run resumes after its end, where it failed, with fresh limits."""
         self.granted_from = seconds
         for _, call in self.begun_calls():
             call.task_id = ""  # it was abandoned with the run
@@ -465,10 +461,7 @@ class FlowState:
     def _forget(self, frame: Frame, step_id: str, *, keep: bool) -> None:
         """Drop the results of a step and of those that started after it.
 
-        Args:
-            frame: frame of the step.
-            step_id: id of the step.
-            keep: whether the step itself continues, because a step in it is repeated.
+        If it is kept, the step itself continues, because a step in it is repeated.
         """
         first = frame.steps.get(step_id)
         for step in list(frame.steps.values()):

@@ -381,10 +381,7 @@ def criterion_holds(criterion: CriterionLike, values: ExpressionValues) -> bool:
 def all_hold(criteria: Iterable[CriterionLike], values: ExpressionValues, *, lenient: bool = False) -> bool:
     """Return whether all criteria hold; see `criterion_holds`.
 
-    Args:
-        criteria: the criteria.
-        values: values of the run.
-        lenient: whether an order comparison of a missing value does not hold; otherwise it is an error.
+    If lenient, an order comparison of a missing value does not hold; otherwise it is an error.
 
     Raises:
         IncomparableError: an order comparison of values that are missing or of different types.

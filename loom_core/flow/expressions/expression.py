@@ -318,11 +318,7 @@ def output_expression(written: str) -> Expression:
 def read_output(name: str, written: str, values: ExpressionValues, *, succeeded: bool) -> JsonValue:
     """Return the value of an output; None if it is optional and missing.
 
-    Args:
-        name: name of the output.
-        written: its expression; with `?` at the end it is optional.
-        values: values of the run.
-        succeeded: whether the step has succeeded; a failed step need not have outputs.
+    An expression with `?` at its end is optional; a failed step need not have outputs.
 
     Raises:
         MissingOutputError: it is missing, and the step has succeeded.

@@ -100,11 +100,7 @@ def build_request(
 ) -> FilledRequest:
     """Build the request of an endpoint from values.
 
-    Args:
-        endpoint: the endpoint.
-        values: values for placeholders.
-        base: `flow_url`.
-        revealed: see `Reveal`; called only with texts of the file itself.
+    `revealed` is called only with texts of the file itself.
 
     Raises:
         InvalidInputError: a value is invalid in its place.

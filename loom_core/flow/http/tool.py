@@ -72,11 +72,6 @@ class HttpTool(Tool):
 
     Its arguments are the inputs of the request. Reading is allowed, as it only uses addresses of the file; a
     request with side effects needs approval, unless rules allow it.
-
-    Args:
-        config: the system tool.
-        caller: sender of requests.
-        variables: returns the context variables of a call.
     """
 
     def __init__(self, config: SystemToolConfig, caller: EndpointCaller, *, variables: Variables) -> None:
@@ -232,10 +227,6 @@ class SystemExecutor:
         """Call a system tool once; permissions are up to the caller.
 
         Errors are in the output, in words for a model.
-
-        Args:
-            config: the tool.
-            parameters: its arguments.
 
         Raises:
             ConfigError: its schema is not usable.

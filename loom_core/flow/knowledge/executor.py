@@ -253,10 +253,6 @@ class KnowledgeExecutor:
     def pre_query(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgePrefetch:
         """Start a query about a message, without waiting.
 
-        Args:
-            message: the user's message.
-            context: variables of the conversation: `tenantId`, `chatbotId` and so on.
-
         Raises:
             RuntimeError: it is used outside of its context.
         """
@@ -397,11 +393,7 @@ class _CacheEntry:
 class AnswerCache:
     """LRU cache of passages by question, with a time to live.
 
-    Args:
-        seconds: time to live; 0 for no cache.
-        most: maximum number of answers.
-        characters: maximum size of all answers, in characters.
-        now: monotonic clock in seconds.
+    A time to live of 0 seconds is no cache; `characters` is the maximum size of all answers.
     """
 
     def __init__(

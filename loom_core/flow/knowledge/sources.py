@@ -247,10 +247,6 @@ class KnowledgeBaseExecutor:
 def build_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | None:
     """Build the knowledge source of a file; None if it names none.
 
-    Args:
-        file: the flow file.
-        caller: sender of requests to an HTTP API.
-
     Raises:
         ConfigError: it names a source that only the program can open, such as a local knowledge base.
     """

@@ -229,11 +229,6 @@ def split_requests(message: str, router: FlowRouter, whole: RouteMatch) -> list[
 
     Each part must clearly ask for a flow by itself, and for another flow or other inputs than those before;
     and the whole message must match the first one too: what is revoked at the end is no request.
-
-    Args:
-        message: the user's message.
-        router: router of the parts.
-        whole: match of the whole message.
     """
     if len(message) > _MAX_READ_LENGTH or not whole.flows:
         return []
@@ -263,13 +258,7 @@ def split_requests(message: str, router: FlowRouter, whole: RouteMatch) -> list[
 
 
 def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
-    """Return the further request in a message that no pattern matches; empty if there is none.
-
-    Args:
-        message: the user's message.
-        router: router of the part.
-        match: match of the whole message, of kind `flow`.
-    """
+    """Return the further request in a message that no pattern matches; empty if there is none."""
     if match.flow is None or len(message) > _MAX_READ_LENGTH:
         return ""
     end = max(each.end for each in match.matches if each.flow_id == match.flow.flow_id)
@@ -335,10 +324,7 @@ class Disambiguation:
     def question(self, flows: Sequence[FlowConfig], phrases: Phrases, *, unwanted: bool = False) -> Pending:
         """Build the question.
 
-        Args:
-            flows: the candidates.
-            phrases: phrases in the user's language.
-            unwanted: whether the message negates the request.
+        `unwanted`: the message negates the request.
         """
         names = _unique_names(flows)
         if len(flows) == 1:

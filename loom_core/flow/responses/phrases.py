@@ -154,13 +154,7 @@ class Phrases(BilingualTexts):
         return self.refused.format(name=refused.title, value=refused.value, limit=form) if form else ""
 
     def with_values(self, text: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-        """Return a question with the values that it is about.
-
-        Args:
-            text: the question.
-            values: by name.
-            schema: their schema, with titles.
-        """
+        """Return a question with the values that it is about."""
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         lines = [
             self.values.format(name=self._title(name, properties.get(name)), value=format_value(value))
@@ -179,9 +173,7 @@ class Phrases(BilingualTexts):
     def ask_which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         """Return the question which of several inputs a correction is for.
 
-        Args:
-            either: the new value of each.
-            schema: their schema.
+        `either` has the new value of each.
         """
         parts = schema.get("properties", {})
         names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
@@ -243,11 +235,8 @@ def format_value(value: object, *, most: int = _MAX_LENGTH) -> str:
 def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", before: str = "") -> Language:
     """Return the language to answer in: as configured, else that of the message.
 
-    Args:
-        message: the user's message.
-        setting: the configured language.
-        before: the language of the conversation. It applies to messages in any language: a number, the id of
-            an order, “ok” or “no”.
+    That of the conversation before applies to messages in any language: a number, the id of an order, “ok” or
+    “no”.
     """
     if setting != "auto":
         return setting

@@ -81,12 +81,6 @@ class RuntimeOverrides:
 class FlowRuntime:
     """The components of a flow file; an asynchronous context manager.
 
-    Args:
-        loaded: the file.
-        overrides: overrides of the program.
-        journal: journal of runs.
-        texts: returns the messages of a session.
-
     Raises:
         ConfigError: the file is not usable: a pattern, a tool or the model.
     """
@@ -190,9 +184,7 @@ class FlowRuntime:
     ) -> Generator[FlowRuntime]:
         """Context that keeps the runtime open while it is in use.
 
-        Args:
-            run_id: a run to execute.
-            context: variables of its conversation, for its tools.
+        While it executes a run, the context of the conversation is there for the run's tools.
         """
         self._users += 1
         if run_id:
@@ -244,12 +236,6 @@ class RuntimeManager:
 
     An asynchronous context manager; the current runtime can be read before it is entered, and replaced only
     within.
-
-    Args:
-        loaded: the first file.
-        overrides: overrides of the program.
-        journal: journal of runs.
-        texts: returns the messages of a session.
 
     Attributes:
         overrides: current overrides of the program.
@@ -338,11 +324,7 @@ class RuntimeManager:
 
 
 class FlowRunner:
-    """Runner of flows' runs; see `Runner`.
-
-    Args:
-        in_use: the current runtime.
-    """
+    """Runner of flows' runs; see `Runner`."""
 
     def __init__(self, in_use: RuntimeManager) -> None:
         self._in_use = in_use
@@ -481,10 +463,7 @@ class TextAnswer:
 class Answerer:
     """Generator of answers in words.
 
-    Args:
-        llm: the model; None if passages are the answer.
-        instructions: instructions of the flow file for the model.
-        titles: titles of the flows.
+    Without a model, passages are the answer.
     """
 
     def __init__(
@@ -505,12 +484,7 @@ class Answerer:
     ) -> TextAnswer:
         """Answer a message.
 
-        Args:
-            message: the user's message.
-            known: answer of the knowledge sources.
-            conversation: earlier messages, oldest first.
-            phrases: phrases for an answer without a model.
-            first: text before the answer.
+        `first` is the text before the answer.
 
         Raises:
             LLMError: the model fails.

@@ -62,10 +62,6 @@ def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
 
     A skill does not apply if one in its `depends_on` is missing. If one of two skills excludes the other, the
     one with the higher rank applies: by priority, then by order in the file.
-
-    Args:
-        file: the flow file.
-        chosen: their ids.
     """
     wanted = [skill for skill in skills_in_order(file) if skill.id in chosen]
     while True:
@@ -115,18 +111,6 @@ class SkillAgent:
 
     Each run is in the journal, with a budget, and may call only the tools of its skills. Calls that need
     approval wait for the session's user.
-
-    Args:
-        llm: the model.
-        file: the flow file.
-        toolbox: all tools.
-        journal: journal of runs.
-        texts: returns the conversation of a session.
-        permissions: rules for tool calls.
-        audit: audit log of decisions about tools.
-        scheduler: assigns slots to calls.
-        answer_seconds: timeout for responses of people; None for none.
-        budget: budget of a run.
     """
 
     def __init__(
@@ -174,14 +158,7 @@ class SkillAgent:
     ) -> RunRequest:
         """Build the request of a run.
 
-        Args:
-            message: the user's message.
-            skills: skills that apply.
-            tool: the tool to call, without a skill.
-            arguments: its arguments, as far as known.
-            caller: the caller.
-            route: how the message was routed.
-            idempotency_key: see `RunRequest`.
+        A tool is called without a skill; its arguments are those that are known.
         """
         names = [tool] if tool else list(dict.fromkeys(name for skill in skills for name in skill.tools))
         return self._agent.request(

@@ -147,9 +147,7 @@ def _pattern_error(text: PatternText, error: Exception) -> UnreadableTextError:
 class _Linear:
     """Search with RE2, in linear time.
 
-    Args:
-        pattern: the compiled pattern.
-        window: maximum number of bytes of a message.
+    `window` is the maximum number of bytes of a message.
     """
 
     def __init__(self, pattern: re2.Pattern, window: int) -> None:
@@ -221,11 +219,8 @@ class _Backtracking:
 class PatternSet:
     """Set of patterns that is matched at once, as a filter before single patterns.
 
-    It returns every pattern that matches, and some that do not; each is then matched by itself.
-
-    Args:
-        patterns: translated patterns.
-        memory: maximum bytes of an automaton; the first that is enough is used.
+    It returns every pattern that matches, and some that do not; each is then matched by itself. Of the
+    maximum bytes of an automaton, the first that is enough is used.
     """
 
     def __init__(self, patterns: Sequence[PatternText], *, memory: Sequence[int] = _MEMORY) -> None:

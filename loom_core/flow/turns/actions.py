@@ -60,14 +60,8 @@ async def begin_flow(
 ) -> TurnOutcome:
     """Start a flow. Invalid inputs are left out, so that the run asks for them.
 
-    Args:
-        turn: the turn.
-        flow: the flow.
-        parameters: its known inputs.
-        route: how it was routed.
-        message: the message that asked for it, if not the latest.
-        confirm: see `FlowExecutor.build_request`.
-        reason: the question for the user then.
+    `message` asked for it, if not the latest one did; for `confirm` and its reason see
+    `FlowExecutor.build_request`.
     """
     route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
     request = turn.runtime.executor.build_request(
@@ -139,12 +133,7 @@ async def send_run_command(
 ) -> TurnOutcome:
     """Send a command to a run. If it does not fit the run's state, only return that state.
 
-    Args:
-        turn: the turn.
-        run: the run.
-        order: the command.
-        route: how that was decided.
-        answers: id of the question that it answers.
+    `answers` is the id of the question that it answers.
     """
     if turn.key:
         turn.conversation.note(KeyedMessage(turn.key, turn.message, run.id, answers))
@@ -170,12 +159,8 @@ def ask_which_flow(
 ) -> TurnOutcome:
     """Ask which of some flows is meant, or whether the only one is.
 
-    Args:
-        turn: the turn.
-        flows: the candidates.
-        route: how it was decided.
-        parameters: inputs of a single candidate; by default those found by patterns.
-        text: text before the question.
+    `parameters` are inputs of a single candidate; by default those found by patterns. `text` comes before the
+    question.
     """
     router, matches = turn.runtime.router, turn.match.matches
     found = {flow.flow_id: router.inputs_of(flow, turn.message, matches) for flow in flows}

@@ -136,13 +136,7 @@ def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
 def build_action_space(
     turn: TurnContext, *, pending: Pending | None = None, asking: FlowConfig | None = None
 ) -> ActionSpace:
-    """Build the model's action space; of flows that match equally, it has one.
-
-    Args:
-        turn: the turn.
-        pending: pending question of a run.
-        asking: flow of that run.
-    """
+    """Build the model's action space; of flows that match equally, it has one."""
     runtime, match = turn.runtime, turn.match
     only = list(match.flows) if match.kind == "ambiguous" else []
     return ActionSpace(

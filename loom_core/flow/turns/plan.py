@@ -102,11 +102,7 @@ class TurnPlan:
 
 
 async def make_plan(turn: TurnContext) -> TurnPlan:
-    """Plan the action: first for pending questions, then by the words of the message.
-
-    Args:
-        turn: the turn, with active runs and matches of trigger patterns.
-    """
+    """Plan the action: first for pending questions, then by the words of the message."""
     handed_over = turn.handed_over
     if handed_over is not None and not turn.message.strip():
         return TurnPlan(kind="status", run=handed_over)
@@ -263,11 +259,7 @@ def interpret_reply(
 ) -> tuple[Interpretation, ParsedReply]:
     """Interpret a message by its words as a reply to a waiting run.
 
-    Args:
-        message: the user's message.
-        run: the waiting run.
-        match: matches of trigger patterns.
-        flow: flow of the run; None if a tool asks.
+    `flow` is that of the run; None if a tool asks.
     """
     pending = run.pending[0]
     own = {run.request.profile, pending.tool}
@@ -408,11 +400,7 @@ def _split_reply(
 ) -> _MessageParts | None:
     """Split a message to a waiting run; None if it says one thing, or its words do not show it.
 
-    Args:
-        turn: the turn.
-        read: reads a part.
-        flow: flow of the waiting run; None if a tool asks.
-        inputs: schemas of its inputs, with those that it asks for, by name.
+    `flow` is that of the waiting run, None if a tool asks; `inputs` are those that it has or asks for.
     """
     divided = (_combine(turn, parts, read, flow, inputs) for parts in _divisions(turn.message))
     return next(filter(None, divided), None)
@@ -432,11 +420,7 @@ def _split_request(turn: TurnContext) -> str:
 def _is_aside(turn: TurnContext, part: str, inputs: Mapping[str, Any], *, about: FlowConfig | None) -> bool:
     """Return whether a part is a question to answer besides, not an input in the form of a question.
 
-    Args:
-        turn: the turn.
-        part: the part.
-        inputs: schemas of the inputs that it could be for, by name.
-        about: the flow that the rest is about.
+    `about` is the flow that the rest is about.
     """
     proposes = is_proposal(part)
     if not is_question(part) or len(content_words(part)) < (_PROPOSAL_WORDS if proposes else 1):

@@ -41,17 +41,7 @@ def build_reply(
     waiting: WaitingRun | None,
     timings: Mapping[str, float],
 ) -> FlowReply:
-    """Build the reply.
-
-    Args:
-        outcome: outcome of the message.
-        run: current state of its run; None for none.
-        session_id: the conversation.
-        file: the flows.
-        phrases: phrases in the user's language.
-        waiting: an interrupted run to which the conversation returns.
-        timings: see `FlowReply`.
-    """
+    """Build the reply."""
     said = [outcome.late, outcome.text]
     if run is not None:
         shown = _without_remarks(run) if outcome.again else run
@@ -176,10 +166,7 @@ def _is_telling(value: str) -> bool:
 def find_waiting(runs: list[Run], *, file: FlowFile, but: str = "") -> WaitingRun | None:
     """Return the latest of the runs that wait for an answer, to which the conversation returns.
 
-    Args:
-        runs: runs of the session that have not ended, the latest first.
-        file: the flows.
-        but: id of the run of the current reply.
+    It is not the run of the current reply, `but`.
     """
     for run in runs:
         drivable = file.can_execute(run.request.profile)
@@ -196,13 +183,7 @@ def _title(file: FlowFile, run: Run) -> str:
 
 
 class Delivery:
-    """Delivery of outcomes to conversations.
-
-    Args:
-        journal: journal of runs.
-        conversations: the conversations.
-        wait_seconds: default timeout of waiting for a run.
-    """
+    """Delivery of outcomes to conversations."""
 
     def __init__(self, journal: Journal, *, conversations: ConversationStore, wait_seconds: float) -> None:
         self._journal = journal
@@ -210,12 +191,7 @@ class Delivery:
         self._wait_seconds = wait_seconds
 
     async def wait_for_run(self, outcome: TurnOutcome, seconds: float | None) -> Run | None:
-        """Return an outcome's run when it ends or waits, or after a timeout; None for none.
-
-        Args:
-            outcome: outcome of a message.
-            seconds: timeout; None for the default.
-        """
+        """Return an outcome's run when it ends or waits, or after a timeout; None for none."""
         if not outcome.run_id:
             return None
         limit = self._wait_seconds if seconds is None else seconds
@@ -226,11 +202,7 @@ class Delivery:
     ) -> FlowReply:
         """Return the reply to a message.
 
-        Args:
-            turn: the turn.
-            outcome: its outcome.
-            run: current state of its run; None for none.
-            began: arrival of the message, as `time.perf_counter`.
+        `began` is the arrival of the message, as `time.perf_counter`.
         """
         timings = {**turn.clock.timings, "total": time.perf_counter() - began}
         if run is not None:
@@ -253,14 +225,7 @@ class Delivery:
         *,
         seconds: float | None,
     ) -> FlowReply:
-        """Return the reply to a query for a run, in the run's language.
-
-        Args:
-            outcome: outcome with the run.
-            runtime: runtime of the flow file.
-            conversation: the session.
-            seconds: see `wait_for_run`.
-        """
+        """Return the reply to a query for a run, in the run's language."""
         began = time.perf_counter()
         run = await self.wait_for_run(outcome, seconds)
         setting = runtime.file.basic_settings.language
@@ -285,12 +250,7 @@ class Delivery:
     ) -> None:
         """Save the reply about a run; if the run continues, a later turn reports its result.
 
-        Args:
-            turn: the turn, whose message is saved already.
-            reply: the reply.
-            key: idempotency key of the message, if any.
-            tracks_delivery: see `keep`.
-            again: whether the message is repeated: it is saved only if it had no reply.
+        If the message is repeated (`again`), the reply is saved only if it had none.
         """
         conversation = turn.conversation
         if (reply.status == "working" and not reply.late) or (again and not reply.told):
@@ -315,13 +275,8 @@ class Delivery:
     ) -> None:
         """Save the reply.
 
-        Args:
-            conversation: the session.
-            message: the user's message; empty if it is saved already.
-            reply: the reply.
-            key: idempotency key of the message, if any.
-            said: the message that is saved already.
-            tracks_delivery: whether the reply reaches the user now, so that its results count as told.
+        The message is empty if it is saved already, as `said`. `tracks_delivery`: the reply reaches the user
+        now, so that its results count as told.
         """
         await self._conversations.save_messages(conversation.session_id, message, reply.text)
         if key:
@@ -335,14 +290,7 @@ class Delivery:
     async def confirm_delivery(
         self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str
     ) -> None:
-        """Record that the user has received the results in a reply.
-
-        Args:
-            session_id: the conversation.
-            run: current state of the reply's run; None for none.
-            told: ids of runs whose results are in the reply.
-            caller: the caller.
-        """
+        """Record that the user has received the results in a reply."""
         ended = run is not None and run.status in FINAL_STATUSES
         runs = {*told, *((run.id,) if run is not None and ended else ())}
         if not runs or not session_id:

@@ -285,10 +285,6 @@ class ConversationStore:
     process, and another process can continue. This process handles one message of a session at a time;
     across processes the journal ensures that no run starts twice and no message is applied twice; for the
     rest, the last write wins.
-
-    Args:
-        journal: journal of sessions and runs.
-        memory: memory of conversations.
     """
 
     def __init__(self, journal: Journal, memory: Memory) -> None:
@@ -320,11 +316,7 @@ class ConversationStore:
     ) -> AsyncGenerator[FlowConversation]:
         """Context of a session, locked in this process; without an id, of a new one.
 
-        Args:
-            session_id: id of the session.
-            caller: the caller.
-            context: new or changed variables.
-            key: idempotency key of the message: without an id, the session that it created is used.
+        With the key of a message and no id, it is the session that this message created.
 
         Raises:
             NotFoundError: the caller has no such session.

@@ -103,17 +103,7 @@ def open_turn(
     key: str = "",
     since: float | None = None,
 ) -> TurnContext:
-    """Build the context of a turn; the conversation continues in the language of its message.
-
-    Args:
-        runtime: runtime of the flow file.
-        conversation: the session, locked in this process.
-        message: the user's message.
-        conversations: all conversations.
-        host: executes runs.
-        key: the idempotency key of the message, if any.
-        since: arrival of the message, as `time.perf_counter`; by default now.
-    """
+    """Build the context of a turn; the conversation continues in the language of its message."""
     setting = runtime.file.basic_settings.language
     language = language_of(message, setting=setting, before=conversation.language)
     conversation.set_language(language)
@@ -163,8 +153,7 @@ async def process_turn(turn: TurnContext) -> TurnOutcome:
 async def begin_next(turn: TurnContext) -> TurnOutcome | None:
     """Start the next request of an earlier message, and save; None while a run is active.
 
-    Args:
-        turn: turn of the first message in the conversation's `queue`.
+    The message of the turn is the first one in the conversation's `queue`.
 
     Raises:
         StoreError: the journal cannot be written.
@@ -188,11 +177,7 @@ async def begin_named_flow(
 ) -> TurnOutcome:
     """Start a flow by its id.
 
-    Args:
-        turn: the turn.
-        request: the flow with its inputs.
-        route: how it was routed.
-        known: the run of an earlier request with the same key.
+    `known` is the run of an earlier request with the same key.
 
     Raises:
         InvalidInputError: the key was used with another request.
@@ -360,14 +345,7 @@ _APPROVES = 0.8  # minimum confidence of a model to approve something by words t
 
 
 async def _apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: RoutingOutcome) -> TurnOutcome:
-    """Pass a reply to a run.
-
-    Args:
-        turn: the turn.
-        run: the waiting run.
-        said: the reply: an answer, a correction, yes, no, or a cancellation.
-        route: how that was decided.
-    """
+    """Pass a reply to a run."""
     pending, by = run.pending[0], turn.conversation.caller
     if said.kind == "cancel":
         return await send_run_command(turn, run, Abort(by=by), route=replace(route, action="cancel"))

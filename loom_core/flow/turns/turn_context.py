@@ -65,13 +65,7 @@ class TurnClock:
     async def wait_for_model(
         self, part: Literal["decision", "answer"], asked: Awaitable[_T], *, seconds: float
     ) -> tuple[_T | None, str]:
-        """Wait for a model; return None and the reason if it fails or exceeds the timeout.
-
-        Args:
-            part: name of the part.
-            asked: the call of the model, to be awaited.
-            seconds: timeout.
-        """
+        """Wait for a model; return None and the reason if it fails or exceeds the timeout."""
         found, problem, limit = None, "", self.remaining(seconds)
         with self.measure(part):
             with anyio.move_on_after(limit) as waiting:

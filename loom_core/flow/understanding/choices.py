@@ -120,9 +120,7 @@ def with_titles(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: 
 def choices_schema(choices: Sequence[ValueChoice], *, offered: int) -> dict[str, Any]:
     """Return the schema of an answer that is one of an API's choices.
 
-    Args:
-        choices: the choices that are asked about.
-        offered: how many the API has given.
+    `offered` is how many the API has given.
     """
     forms = [
         {"const": each.value, "title": each.title} if each.title else {"const": each.value}
@@ -142,9 +140,7 @@ def choices_text(choices: Sequence[ValueChoice], language: Language) -> str:
 def find_choices(text: str, choices: Sequence[ValueChoice]) -> list[ValueChoice]:
     """Return the choices that a text may mean; several if it is ambiguous, or only narrows them down.
 
-    Args:
-        text: the user's message.
-        choices: the choices, in the order of the list that the user has read.
+    They are in the order of the list that the user has read.
     """
     text = text[:_LONGEST]
     form = normalise(_WITHOUT.sub("", text)).strip(" .。!！,，\"'“”「」")

@@ -64,10 +64,8 @@ def date_parts(text: str) -> list[MomentPart]:
     """Return the parts of a text that tell a date.
 
     Days to come are meant: "5 March" is the next one. 下周二 is the Tuesday of next week, which begins on
-    Monday; "next Sunday" is ambiguous unless the first Sunday after today is in the next week.
-
-    Args:
-        text: normalized, in lower case and simplified characters.
+    Monday; "next Sunday" is ambiguous unless the first Sunday after today is in the next week. The text is
+    normalized, in lower case and simplified characters.
     """
     today = current_situation().now.date()
     parts = longest_parts(

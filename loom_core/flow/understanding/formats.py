@@ -54,12 +54,7 @@ def has_format(schema: Schema) -> bool:
 
 
 def read_by_format(text: str, schema: Schema) -> JsonValue | Missing:
-    """Return the only value in a text; `MISSING` if there is none, or it is not certain.
-
-    Args:
-        text: the user's message.
-        schema: with a `format` of `has_format`.
-    """
+    """Return the only value in a text; `MISSING` if there is none, or it is not certain."""
     said = [text]
     if corrected := list(_CORRECTED.finditer(text)):
         said = [text[corrected[-1].end() :], text]  # "Thursday, sorry, I mean Wednesday"
@@ -406,8 +401,7 @@ _JOINT = re.compile(r"[\s,，]*(?:and|又|零|加)?\s*")
 def _duration_parts(text: str) -> Iterator[tuple[int, int, str | None]]:
     """Yield the parts of a text that tell a duration: start, end, and ISO 8601; None where it is vague.
 
-    Args:
-        text: normalized, in lower case and simplified characters.
+    The text is normalized, in lower case and simplified characters.
     """
     found = sorted(_duration_matches(text), key=lambda each: (each[0], -each[1]))
     at, whole = -1, dict[str, Decimal]()

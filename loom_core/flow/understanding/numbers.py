@@ -110,8 +110,7 @@ def number_in(text: str) -> float | None:
 def without_fixed_words(text: str) -> str:
     """Remove words that contain a Chinese numeral and count nothing, such as 一共.
 
-    Args:
-        text: in simplified characters.
+    The text is in simplified characters.
     """
     return _FIXED.sub(" ", text)
 
@@ -234,12 +233,7 @@ _PLACES: Mapping[str, str] = {  # of dates and times: no amounts
 
 
 def has_own_unit(text: str, names: Iterable[str]) -> bool:
-    """Return whether the number in a text has the unit of the input: 三天, for 天数.
-
-    Args:
-        text: the user's message.
-        names: names of the input.
-    """
+    """Return whether the number in a text has the unit of the input: 三天, for 天数."""
     said, called = normalise(text), _join_names(names)
     return any(_counts(said, unit) and _is_of(called, own) for unit, own in _AMOUNTS.items())
 
@@ -247,9 +241,7 @@ def has_own_unit(text: str, names: Iterable[str]) -> bool:
 def counts_other_unit(text: str, names: Iterable[str]) -> bool:
     """Return whether the number in a text counts something else, or is part of a date or time.
 
-    Args:
-        text: the user's message.
-        names: names of the input; without a unit in them, any unit is valid.
+    Without a unit in the names of the input, any unit is valid.
     """
     names = list(names)
     said, called = normalise(text), _join_names(names)

@@ -145,11 +145,7 @@ class _Correction:
 def find_corrections(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
     """Find the inputs that a message corrects, with new values; several, if it may mean any of them.
 
-    Args:
-        message: the user's message.
-        inputs: schemas of the inputs that can be corrected, by name.
-        known: current values.
-        asked: inputs of the pending question.
+    `known` has the current values of the inputs, and `asked` those of the pending question.
     """
     for each in _corrections(message):
         found = _inputs_for(each, inputs, known, asked)
@@ -315,10 +311,7 @@ _UNCLEAR = ParsedReply("unclear", is_sure=False)
 def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedReply:
     """Parse a message as a reply to a pending question.
 
-    Args:
-        message: the user's message.
-        pending: the pending question.
-        inputs: JSON Schema of the inputs of the flow; empty if a tool asks. These inputs can be corrected.
+    The inputs of the flow can be corrected; their schema is empty if a tool asks.
     """
     message = _GAP.sub(r"\1", message[:_MAX_LENGTH])
     asked = _properties(pending.schema if pending.kind == "question" else {})

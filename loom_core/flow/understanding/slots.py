@@ -120,11 +120,7 @@ _ANYTHING = re.compile(
 def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) -> Any | Missing:  # noqa: ANN401 - JSON
     """Parse a text as a valid value; `MISSING` if there is none.
 
-    Args:
-        text: the user's message.
-        name: name of the input.
-        schema: of the input.
-        whole: whether the text must be the value, with little around it; otherwise it may contain it.
+    If `whole`, the text must be the value, with little around it; otherwise it may contain it.
     """
     said = text.strip()[label_of(text.strip(), name, schema) :]
     if is_free_text(schema):
@@ -338,11 +334,8 @@ def _validate_code(name: str, value: object, schema: Schema) -> Any | Missing:  
 def texts_within(text: str, pattern: str) -> Iterator[str]:
     """Yield parts of a text that a schema's pattern may match, as written and normalized.
 
-    A part of a longer word or number does not count. The schema decides whether the pattern matches.
-
-    Args:
-        text: the user's message.
-        pattern: for a whole value; `^` and `$` at its ends are dropped for the search.
+    A part of a longer word or number does not count. The schema decides whether the pattern matches. The
+    pattern is for a whole value; `^` and `$` at its ends are dropped for the search.
     """
     normal = NormalText.of(text)
     for start, end in _places(normal, pattern):
@@ -423,10 +416,6 @@ def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
     An input with several values is left out, and so is a value that may belong to several inputs: the run
     asks for them. Free text is found only after its name (`reason: …`), and the name of a person only if
     it is introduced as one, or is all between two commas where no other text can be meant.
-
-    Args:
-        message: the user's message.
-        schemas: schemas of the inputs, by name.
     """
     message = message[:_MAX_SEARCHED_LENGTH]
     everything = [each for name, schema in schemas.items() for each in _candidates(message, name, schema)]

@@ -117,9 +117,7 @@ _STATUS_EN = re.compile(
 def is_cancel(message: str, *, asked: bool = False) -> bool:
     """Return whether a message only cancels.
 
-    Args:
-        message: the user's message.
-        asked: whether a question is pending, so that 「不要」 may be the answer.
+    While a question is pending (`asked`), 「不要」 may be the answer.
     """
     parts = _parts(message)
     ends = [part for part in parts if _CANCEL.fullmatch(part)]
@@ -236,11 +234,7 @@ def _vocabulary() -> tuple[Mapping[str, _Kind], frozenset[str]]:
 
 
 def yes_or_no(message: str) -> bool | None:
-    """Parse a message that is only yes or no; None if it is anything else, or both.
-
-    Args:
-        message: the user's message, of any script and width.
-    """
+    """Parse a message of any script and width that is only yes or no; None if it is anything else, or both."""
     plain = normalise(message[: _LONGEST + 1]).replace("’", "'").strip()
     plain = _DRAWN.sub(r"\1", plain)
     if len(plain) > _LONGEST:
@@ -344,9 +338,6 @@ def leans_to(message: str) -> bool | None:
 
     For a message that nothing else explains: "no that's the wrong day", 「正好我有空，约吧」. One that also
     asks, hesitates, or wants something else is doubtful.
-
-    Args:
-        message: the user's message, of any script and width.
     """
     plain = normalise(message[: _LONGEST_LEANING + 1]).replace("’", "'").strip()
     plain = _DRAWN.sub(r"\1", plain)

@@ -74,8 +74,7 @@ _HOURS = {"night": (0, 6), "morning": (5, 12), "noon": (11, 14), "afternoon": (1
 def hours_of_day(text: str) -> tuple[int, int] | None:
     """Return the first hour, and the one after the last, of the part of the day that a text tells: 下午.
 
-    Args:
-        text: as for `time_parts`.
+    The text is as for `time_parts`.
     """
     plain = _GREETING.sub("", text)
     return next((_HOURS[name] for name, pattern in _DAYPART.items() if pattern.search(plain)), None)
@@ -86,10 +85,7 @@ def time_parts(text: str) -> list[MomentPart]:
 
     Hours from 1 to 11 are ambiguous unless they have a leading zero, or a word such as "pm" or 下午 says
     which half of the day is meant. It may stand anywhere in the text, or next to the time if there are
-    several.
-
-    Args:
-        text: normalized, in lower case and simplified characters.
+    several. The text is normalized, in lower case and simplified characters.
     """
     if distant := distant_parts(text):
         return [

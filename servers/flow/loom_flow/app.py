@@ -66,11 +66,6 @@ async def take_event(
 
     A key that begins with a slash is a JSON pointer (RFC 6901) into the data.
 
-    Args:
-        service: the service with the runs.
-        parameters: the name and the key.
-        payload: the data.
-
     Returns:
         The ids of the runs that it reached.
 
@@ -106,12 +101,8 @@ async def watch_flows(server: LoomServer, service: FlowService, said: str = "") 
     """Poll the file, reload it after a change, and notify clients, until cancelled.
 
     A call may have reloaded it meanwhile, so the flows are compared with those that clients know. An invalid
-    file changes nothing: the last valid one stays in use, and `flow_list` reports the problem.
-
-    Args:
-        server: notifies its clients.
-        service: the service with the file.
-        said: the known problem of the file, which is already logged.
+    file changes nothing: the last valid one stays in use, and `flow_list` reports the problem. `said` is the
+    known problem of the file, which is already logged.
     """
     known = service.current
     while True:

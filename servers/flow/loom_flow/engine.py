@@ -58,11 +58,8 @@ _Flows = frozenset[str] | None
 class FlowEngine:
     """Engine that opens each resource on first use. Use it as `async with`.
 
-    Orphaned runs are adopted a second after the start.
-
-    Args:
-        settings: settings of the process.
-        adopts: whether to adopt orphaned runs of other processes.
+    Orphaned runs are adopted a second after the start. It adopts orphaned runs of other processes, if that is
+    wanted.
 
     Attributes:
         model: name of the model that decides if no rule does; empty for none.
@@ -313,12 +310,7 @@ class FlowEngine:
 
 
 class _AssistantTask:
-    """An assistant in its own task, which opens and closes it; rebuilt if building it failed.
-
-    Args:
-        engine: the engine that builds it.
-        flows: see `FlowEngine.assistant`.
-    """
+    """An assistant in its own task, which opens and closes it; rebuilt if building it failed."""
 
     def __init__(self, engine: FlowEngine, flows: _Flows) -> None:
         self._engine = engine
@@ -406,9 +398,7 @@ _NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; 
 class _KnowledgeSources:
     """Factory of knowledge sources; each is built once and closed at the end.
 
-    Args:
-        settings: settings of the process.
-        tasks: task group for connections and models; the caller ends it.
+    The caller ends the task group.
     """
 
     def __init__(self, settings: Settings, tasks: TaskGroup) -> None:

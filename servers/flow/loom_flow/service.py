@@ -243,12 +243,6 @@ class FlowService:
     async def retry(self, run_id: str, step: str, *, inputs: Mapping[str, Any] | None = None, by: str) -> Run:
         """Retry a failed run from a step, or from where it failed; as `send_commands`.
 
-        Args:
-            run_id: id of the run.
-            step: see `Retry`.
-            inputs: changed inputs.
-            by: who retries it.
-
         Raises:
             InvalidInputError: it has not failed, its flow has no such step, or the inputs are invalid.
         """
@@ -280,13 +274,7 @@ class FlowService:
     async def runs(
         self, *, status: Sequence[RunStatus] = (), query: str = "", limit: int = _LISTED
     ) -> list[Run]:
-        """Return the caller's runs: the latest first, or by query the best matches.
-
-        Args:
-            status: statuses; empty for all.
-            query: words of message and outcome; empty for all.
-            limit: maximum number of runs.
-        """
+        """Return the caller's runs: the latest first, or by query the best matches."""
         if not await to_thread.run_sync(self.settings.journal.exists):
             return []
         if query:

@@ -55,10 +55,7 @@ class Settings:
 def invocation(settings: Settings, command: str, *arguments: str) -> str:
     """Return a command line for the same files as this process.
 
-    Args:
-        settings: settings of the process.
-        command: name of the command.
-        arguments: its arguments; anything but placeholders is quoted for a shell.
+    Anything but placeholders is quoted for a shell.
     """
     return " ".join([PROGRAM, command, *arguments, *map(shlex.quote, own_options(settings))])
 

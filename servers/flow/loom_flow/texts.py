@@ -210,11 +210,7 @@ def message_of(run: Run) -> str:
 def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking: bool) -> ChatResult:
     """Return a reply as data.
 
-    Args:
-        reply: the reply of the assistant.
-        run: current state of its run; None for none.
-        file: the flows.
-        by_asking: whether the caller's client supports elicitation.
+    `by_asking`: the caller's client supports elicitation.
     """
     wording = ToolTexts(reply.language)
     status, text, pending, structured = reply.status, reply.text, reply.pending, reply.structured
@@ -296,10 +292,7 @@ def route_info(route: RoutingOutcome) -> RouteInfo:
 def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo:
     """Return a run as data, with the next step.
 
-    Args:
-        run: the run.
-        steps: state of its steps.
-        by_asking: whether the caller's client supports elicitation, so that the user may decide.
+    `by_asking`: the caller's client supports elicitation, so that the user may decide.
     """
     wording = _wording_of(run)
     waits = "outside" if run.pending and not run.questions else "ask" if by_asking else "resume"

@@ -86,13 +86,7 @@ class StepOutcome:
         return cls(response=StepResponse(body=body), outputs=outputs)
 
     def unreadable(self, problem: str, *, said: str, risky: bool) -> StepOutcome:
-        """Return an outcome whose response cannot be read, although the step may have been done.
-
-        Args:
-            problem: why it failed.
-            said: why it failed, for users.
-            risky: whether it must not be done twice.
-        """
+        """Return an outcome whose response cannot be read, although the step may have been done."""
         return replace(
             self,
             status="unknown" if risky else "failure",
@@ -108,15 +102,7 @@ _RESULTS = ("result", "results", "answer")
 
 
 class RunScope:
-    """Scope of one run for its steps: dependencies, recorder, and the values of expressions.
-
-    Args:
-        parts: dependencies.
-        record: recorder of the run.
-        questions: questions of the run.
-        idling: activity of the run.
-        wording: messages to people.
-    """
+    """Scope of one run for its steps: dependencies, recorder, and the values of expressions."""
 
     def __init__(
         self,
@@ -144,11 +130,7 @@ class RunScope:
     ) -> ExpressionValues:
         """Return the values of expressions in a frame.
 
-        Args:
-            frame: the frame.
-            step_id: a step whose outputs are not recorded yet.
-            outputs: its outputs.
-            response: its response.
+        The outputs of a step that are not recorded yet may be given.
         """
         state = self.record.state
         more = {} if outputs is None else {step_id: outputs}
@@ -328,8 +310,7 @@ _limits: ContextVar[tuple[_StepTimeout, ...]] = ContextVar("_limits", default=()
 class RunActivity:
     """Counter of the concurrent parts of one run that are active.
 
-    Args:
-        park: called when all parts wait.
+    `park` is called when all parts wait.
     """
 
     def __init__(self, park: Callable[[], None]) -> None:

@@ -30,9 +30,7 @@ _WORST: tuple[StepStatus, ...] = ("unknown", "failure", "declined", "running", "
 class NestedSteps:
     """Runner of steps that contain other steps.
 
-    Args:
-        scene: the run.
-        run_frame: executes a list of steps.
+    `run_frame` executes a list of steps.
     """
 
     def __init__(self, scene: RunScope, run_frame: Callable[[Frame], Awaitable[None]]) -> None:

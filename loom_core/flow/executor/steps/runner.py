@@ -101,11 +101,7 @@ class RunningCalls:
 class StepRunner:
     """Runner of the steps of one run.
 
-    Args:
-        scene: the run.
-        people: human-in-the-loop broker for tools' questions.
-        calls: the running tool calls.
-        run_frame: executes a list of steps.
+    `run_frame` executes a list of steps.
 
     Attributes:
         scene: the run.
@@ -436,11 +432,7 @@ async def ask_model(
 ) -> JsonValue:
     """Ask a model for the result of a step; an invalid answer is repaired once.
 
-    Args:
-        llm: the model.
-        asked: what it is asked.
-        values: values of the run for the prompt, where texts, lists and objects are marked as data.
-        on_response: called with each response.
+    Texts, lists and objects that are filled into the prompt are marked as data.
 
     Raises:
         LLMError: the model failed, or gave no valid answer.
@@ -502,14 +494,8 @@ _FAILED_STATUS = 500
 class _ToolStep:
     """One tool call and its host (`CallHost` and `TaskHost`).
 
-    Args:
-        runner: runner of the run's steps.
-        frame: frame of the step.
-        step_id: id of the step.
-        key: key of its visit, which is the id of the call.
-        approved: whether a person has approved this visit before.
-        question: question to the user before the call.
-        asks: whether to ask in any case; otherwise by permissions.
+    Its key is that of the visit, and the id of the call. `approved`: a person has approved this visit before;
+    `asks`: the user is asked in any case, otherwise by permissions.
     """
 
     def __init__(

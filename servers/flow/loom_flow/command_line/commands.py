@@ -17,12 +17,7 @@ __all__ = ["run_command"]
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
-    """Run a parsed command, and return the exit code.
-
-    Args:
-        args: the command and its options.
-        settings: settings of the process.
-    """
+    """Run a parsed command, and return the exit code."""
     from loom_flow.command_line.config_commands import CONFIG_COMMANDS
 
     if args.command in CONFIG_COMMANDS:

@@ -59,13 +59,6 @@ async def dry_run(
 ) -> DryRun:
     """Execute a dry run of a flow.
 
-    Args:
-        file: the flow file.
-        flow_id: id of the flow.
-        inputs: its inputs.
-        context: variables of the conversation.
-        message: the user's message.
-
     Raises:
         NotFoundError: there is no such flow.
     """

@@ -351,14 +351,7 @@ def _exit_code(status: RunStatus) -> int:
 
 
 async def _attach_to_run(service: FlowService, run: Run, *, after: int, as_json: bool) -> int:
-    """Wait for a run, and ask its questions if the terminal is interactive; return the exit code.
-
-    Args:
-        service: the service of the run.
-        run: the run.
-        after: sequence number of the last known event.
-        as_json: whether to print only data.
-    """
+    """Wait for a run, and ask its questions if the terminal is interactive; return the exit code."""
     keyboard = Keyboard()
     async with anyio.create_task_group() as tasks:
         if not as_json:

@@ -25,12 +25,7 @@ _CHAT = (
 
 
 def register_prompts(server: LoomServer, service: FlowService) -> None:
-    """Register the prompts, with completions of their arguments.
-
-    Args:
-        server: the server.
-        service: the service with flows and runs.
-    """
+    """Register the prompts, with completions of their arguments."""
 
     @server.prompt(title="Ask the assistant")
     async def chat(

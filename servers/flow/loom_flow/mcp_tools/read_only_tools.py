@@ -24,12 +24,7 @@ _EVENTS = 200
 
 
 def register_read_only_tools(server: LoomServer, service: FlowService) -> None:
-    """Register the tools.
-
-    Args:
-        server: the server.
-        service: the service with flows and runs.
-    """
+    """Register the tools."""
     _register_list(server, service)
     _register_explain(server, service)
     _register_status(server, service)

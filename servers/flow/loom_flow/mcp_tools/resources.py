@@ -20,12 +20,7 @@ _JSON = "application/json"
 
 
 def register_resources(server: LoomServer, service: FlowService) -> None:
-    """Register the resources, with completions of run ids.
-
-    Args:
-        server: the server.
-        service: the service with flows and runs.
-    """
+    """Register the resources, with completions of run ids."""
 
     @server.resource(
         "loom://flows",

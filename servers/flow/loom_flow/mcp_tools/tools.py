@@ -91,12 +91,7 @@ _RESUME = (
 
 
 def register_conversation_tools(server: LoomServer, service: FlowService) -> None:
-    """Register the tools.
-
-    Args:
-        server: the server.
-        service: the service that executes the calls.
-    """
+    """Register the tools."""
     _register_chat(server, service)
     _register_run(server, service)
     _register_resume(server, service)
@@ -261,10 +256,7 @@ def _register_resume(server: LoomServer, service: FlowService) -> None:
 def find_pending(run: Run, id_: str, *, questions: bool) -> Pending:
     """Return the pending question that a call refers to.
 
-    Args:
-        run: the run.
-        id_: id of the question; empty for the only one.
-        questions: whether a question is meant, not a yes or no.
+    Without an id, it is the only one; `questions`: a question is meant, not a yes or no.
 
     Raises:
         InvalidInputError: there is none, or several.
@@ -362,11 +354,7 @@ async def choose_by_elicitation(
 ) -> str | None:
     """Ask the user to choose by elicitation; return the choice as a message, or None.
 
-    Args:
-        ctx: the call.
-        pending: the pending question.
-        name: name of the question, unique in the call.
-        until: deadline of the call, as `anyio.current_time`.
+    The name of the question is unique in the call; `until` is the deadline, as `anyio.current_time`.
     """
     asked = next((each for each in pending if each.id == CHOICE), None)
     left = until - anyio.current_time()
@@ -392,10 +380,6 @@ def register_flow_tools(server: LoomServer, service: FlowService) -> None:
     """Register the flows of the current file as tools, and those of operators if it hands over.
 
     The list follows the file.
-
-    Args:
-        server: the server.
-        service: the service that runs the flows.
     """
     made: tuple[FlowFile | None, Sequence[SchemaTool]] = (None, ())
     for_operators = _operator_tools(service)
@@ -453,11 +437,7 @@ _RUN_ID = {"type": "string", "description": "As the queue gives it."}
 
 
 def _operator_tools(service: FlowService) -> list[SchemaTool]:
-    """Return the tools of operators.
-
-    Args:
-        service: the service that executes the calls.
-    """
+    """Return the tools of operators."""
 
     async def queue(given: dict[str, Any], _ctx: ToolContext) -> ToolReply[OperatorResult]:
         run_id = str(given.get("run_id", ""))
