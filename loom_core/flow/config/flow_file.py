@@ -207,16 +207,14 @@ _ADDRESSES = frozenset({"flow_url", "retrieve_knowledge_url", "url", "endpoint",
 _WHOLE = re.compile(r"https?://[^/?#{}\s]+", re.IGNORECASE)
 
 
-def environment_problems(
-    written: Mapping[str, Any], *, environment: Mapping[str, str] = os.environ
-) -> Iterator[ConfigProblem]:
+def environment_problems(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     """Return blocked addresses, and environment variables that the file refers to and that are not set."""
     yield from _blocked_address_problems(written)
     told = set[str]()
     for text in texts_in(written, ()):
         reference = reference_in(text.text)
         name = reference.removeprefix(_ENVIRONMENT)
-        if name != reference and name not in told and not environment.get(name):
+        if name != reference and name not in told and not os.environ.get(name):
             told.add(name)
             yield ConfigProblem(
                 text.path,
@@ -352,13 +350,11 @@ class FlowFileWatcher:
 
     Args:
         path: the file.
-        tools: names of available tools in addition to `system_tools`.
         interval: minimum number of seconds between two checks.
     """
 
-    def __init__(self, path: Path, *, tools: Collection[str] = (), interval: float = 1.0) -> None:
+    def __init__(self, path: Path, *, interval: float = 1.0) -> None:
         self._path = path
-        self._tools = tools
         self._interval = interval
         self._loaded: LoadedFlows | None = None
         self._stamp: _Stamp | None = None
@@ -388,7 +384,7 @@ class FlowFileWatcher:
         if self._loaded is not None and stamp == self._stamp:
             return self._loaded
         try:
-            loaded = read_flow_file(self._path, tools=self._tools)
+            loaded = read_flow_file(self._path)
         except ConfigError as error:
             if self._loaded is None:
                 raise

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from loom_core.flow.config.models_endpoint import EndpointConfig
 from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
-    from pydantic import JsonValue
-
-    from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig, SystemToolConfig
+    from loom_core.flow.config.models import FlowFile
     from loom_core.flow.config.models_endpoint import ConfigSection
     from loom_core.flow.config.models_step import StepConfig
 
@@ -24,33 +21,23 @@ _S = TypeVar("_S", bound="ConfigSection")
 
 def localize(file: FlowFile, language: Language) -> FlowFile:
     """Localize a file: names, titles, questions and answers, as far as they are bilingual."""
-    settings = _replace_changed(file.basic_settings, language, "name", "greeting")
+    flows = [
+        _localize(flow, language, "name", "response").model_copy(
+            update={
+                "input_schema": _localize_schema(flow.input_schema, language),
+                "endpoint": flow.endpoint and _localize(flow.endpoint, language, "failure"),
+                "steps": _localize_steps(flow.steps, language),
+            }
+        )
+        for flow in file.flows
+    ]
     update = {
-        "basic_settings": settings,
-        "flows": [_localize_flow(flow, language) for flow in file.flows],
-        "skills": [_localize_confirm(skill, language) for skill in file.skills],
-        "system_tools": [_localize_confirm(tool, language) for tool in file.system_tools],
+        "basic_settings": _localize(file.basic_settings, language, "name", "greeting"),
+        "flows": flows,
+        "skills": [_localize(skill, language, "confirm") for skill in file.skills],
+        "system_tools": [_localize(tool, language, "confirm") for tool in file.system_tools],
     }
     return file.model_copy(update=update)
-
-
-_C = TypeVar("_C", "SkillConfig", "SystemToolConfig")
-
-
-def _localize_confirm(part: _C, language: Language) -> _C:
-    """Localize the question before a call of a skill or a tool."""
-    return _replace_changed(part, language, "confirm") if isinstance(part.confirm, str) else part
-
-
-def _localize_flow(flow: FlowConfig, language: Language) -> FlowConfig:
-    told = _replace_changed(flow, language, "name", "response")
-    return told.model_copy(
-        update={
-            "input_schema": _localize_schema(flow.input_schema, language),
-            "endpoint": _localize_endpoint(flow.endpoint, language),
-            "steps": _localize_steps(flow.steps, language),
-        }
-    )
 
 
 def _localize_steps(steps: Sequence[StepConfig], language: Language) -> list[StepConfig]:
@@ -59,50 +46,41 @@ def _localize_steps(steps: Sequence[StepConfig], language: Language) -> list[Ste
 
 def _localize_step(step: StepConfig, language: Language) -> StepConfig:
     update: dict[str, Any] = {
-        "on_success": [_replace_changed(action, language, "response") for action in step.on_success],
-        "on_failure": [_replace_changed(action, language, "response") for action in step.on_failure],
-        "operation": _localize_endpoint(step.operation, language),
+        "on_success": [_localize(action, language, "response") for action in step.on_success],
+        "on_failure": [_localize(action, language, "response") for action in step.on_failure],
+        "operation": step.operation and _localize(step.operation, language, "failure"),
+        "confirm": step.confirm and _localize(step.confirm, language, "question"),
+        "wait_for": step.wait_for and _localize(step.wait_for, language, "text"),
+        "handover": step.handover and _localize(step.handover, language, "text"),
     }
     if step.ask is not None:
         schema = None if step.ask.answer is None else _localize_schema(step.ask.answer, language)
-        options = step.ask.options and _replace_changed(step.ask.options, language, "none")
-        asked = _replace_changed(step.ask, language, "question")
+        options = step.ask.options and _localize(step.ask.options, language, "none")
+        asked = _localize(step.ask, language, "question")
         update["ask"] = asked.model_copy(update={"answer": schema, "options": options})
-    if step.confirm:
-        update["confirm"] = _replace_changed(step.confirm, language, "question")
-    if step.wait_for is not None:
-        update["wait_for"] = _replace_changed(step.wait_for, language, "text")
-    if step.handover is not None:
-        update["handover"] = _replace_changed(step.handover, language, "text")
-    told = _replace_changed(step, language, "description", "say").model_copy(update=update)
+    told = _localize(step, language, "description", "say").model_copy(update=update)
     return told.map_inner(lambda steps: _localize_steps(steps, language))
 
 
-def _localize_endpoint(endpoint: EndpointConfig | None, language: Language) -> EndpointConfig | None:
-    return None if endpoint is None else _replace_changed(endpoint, language, "failure")
-
-
-def _localize_schema(schema: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
+def _localize_schema(schema: Mapping[str, Any], language: Language) -> dict[str, Any]:
     """Localize the titles and descriptions in a schema."""
-    named = schema.get("properties")
-    if not isinstance(named, Mapping):
-        return _localize_title(schema, language)
-    parts = {
-        name: _localize_title(cast("Mapping[str, JsonValue]", part), language)
-        if isinstance(part, Mapping)
-        else part
-        for name, part in cast("Mapping[str, JsonValue]", named).items()
-    }
-    return {**_localize_title(schema, language), "properties": parts}
+    told = _localize_title(schema, language)
+    if isinstance(named := schema.get("properties"), Mapping):
+        parts = cast("Mapping[str, object]", named).items()
+        told["properties"] = {name: _localize_title(part, language) for name, part in parts}
+    return told
 
 
-def _localize_title(part: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
+def _localize_title(part: object, language: Language) -> Any:  # noqa: ANN401 - JSON
+    if not isinstance(part, Mapping):
+        return part
     return {
         name: in_language(value, language) if name in _SHOWN and isinstance(value, str) else value
-        for name, value in part.items()
+        for name, value in cast("Mapping[str, object]", part).items()
     }
 
 
-def _replace_changed(section: _S, language: Language, *names: str) -> _S:
-    """Localize some fields of a part of the file."""
-    return section.model_copy(update={name: in_language(getattr(section, name), language) for name in names})
+def _localize(section: _S, language: Language, *names: str) -> _S:
+    """Localize those of some fields of a part of the file that are texts."""
+    texts = {name: text for name in names if isinstance(text := getattr(section, name), str)}
+    return section.model_copy(update={name: in_language(text, language) for name, text in texts.items()})

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     )
     from loom_core.flow.expressions.json_query import query
     from loom_core.flow.expressions.template import (
-        check_template,
         check_url,
         expressions_in,
         fill,
@@ -51,7 +50,6 @@ __all__ = [
     "all_hold",
     "check_criterion",
     "check_expression",
-    "check_template",
     "check_url",
     "criterion_holds",
     "evaluate",

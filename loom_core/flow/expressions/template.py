@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Piece",
-    "check_template",
     "check_url",
     "expressions_in",
     "fill",
@@ -83,16 +82,6 @@ def text_of(value: JsonValue | Missing) -> str:
     if value is MISSING or value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def check_template(template: JsonValue) -> None:
-    """Check every placeholder of a template.
-
-    Raises:
-        UnreadableTextError: a placeholder is invalid; a `ConfigError` with line and column.
-    """
-    for _ in expressions_in(template):
-        pass
 
 
 def expressions_in(template: JsonValue) -> Iterator[Expression]:

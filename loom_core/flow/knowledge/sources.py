@@ -115,32 +115,19 @@ class ProviderKnowledge:
         return filters
 
 
+_NAME = "knowledge"  # source of passages without an address
+_REQUEST_SECONDS = 10.0  # of one request, whatever the callers' timeouts are
 _MAX_MESSAGE_LENGTH = {"GET": 300, "POST": 2000}
 """Characters of a message that are sent: a Chinese one takes nine in an address, which may have 4,096."""
 
 
 class ApiKnowledge:
-    """Knowledge from a flow file's API: GET with query parameters, or POST with JSON.
+    """Knowledge from a flow file's API: GET with query parameters, or POST with JSON."""
 
-    Args:
-        config: the configuration.
-        caller: sender of requests.
-        seconds: timeout of one query, independent of the callers' timeouts.
-        name: source name of passages without an address.
-    """
-
-    def __init__(
-        self,
-        config: KnowledgeEndpointConfig,
-        caller: EndpointCaller,
-        *,
-        seconds: float = 10.0,
-        name: str = "knowledge",
-    ) -> None:
+    def __init__(self, config: KnowledgeEndpointConfig, caller: EndpointCaller) -> None:
         self._config = config
         self._caller = caller
-        self._name = name
-        self._endpoint = _endpoint(config, seconds)
+        self._endpoint = _endpoint(config)
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
         """Return the whole request and its tenant; see `FlowKnowledge.identity`."""
@@ -168,7 +155,7 @@ class ApiKnowledge:
                 f"{answer.url} answered without valid JSON.",
                 advice="Check that `retrieve_knowledge_url` is the address of an API, not of a page.",
             )
-        items = read_items(answer.body or [], self._config.mapping, source=self._name)
+        items = read_items(answer.body or [], self._config.mapping, source=_NAME)
         return items[: self._config.limit]
 
     def _values(self, message: str, context: Mapping[str, JsonValue]) -> ExpressionValues:
@@ -176,7 +163,7 @@ class ApiKnowledge:
         return ExpressionValues(message=asked[: _MAX_MESSAGE_LENGTH[self._config.method]], context=context)
 
 
-def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig:
+def _endpoint(config: KnowledgeEndpointConfig) -> EndpointConfig:
     fields: dict[str, Any] = {}
     for path, value in (config.parameters or {}).items():
         _put(config, fields, path, value)
@@ -190,7 +177,7 @@ def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig
         headers=config.headers,
         query=fields if is_get else {},
         body=None if is_get else fields,
-        timeout_seconds=seconds,
+        timeout_seconds=_REQUEST_SECONDS,
         idempotent=True,
         retries=1,
     )
@@ -204,7 +191,6 @@ def _put(config: KnowledgeEndpointConfig, fields: dict[str, Any], path: str, val
         JsonPath.of(path).assign(fields, value)
 
 
-_NAME = "knowledge"
 _SECONDS = 5.0
 
 

@@ -125,7 +125,6 @@ class SkillAgent:
         audit: AuditLog | None = None,
         scheduler: Scheduler | None = None,
         answer_seconds: float | None = None,
-        budget: Budget = _BUDGET,
     ) -> None:
         from loom_core.agent.agent import Agent  # a server that only lists its tools needs no model
 
@@ -138,7 +137,7 @@ class SkillAgent:
             memory=_ReadOnlyMemory(texts),
             journal=journal,
             permissions=permissions,
-            budget=budget,
+            budget=_BUDGET,
             system_prompt=file.basic_settings.instructions,
             name=SKILLS_PROFILE,
             scheduler=scheduler,

@@ -168,7 +168,7 @@ def ask_which_flow(
         found = {flows[0].flow_id: {**found[flows[0].flow_id], **parameters}}
     ids = tuple(flow.flow_id for flow in flows)
     offer = Disambiguation(turn.message, ids, found, route.reason)
-    turn.conversation.ask(offer)
+    turn.conversation.offer = offer
     own = [match for match in matches if match.flow_id in ids]
     unwanted = bool(own) and all(match.negated for match in own)
     asked = offer.question(list(map(turn.file.counterpart_of, flows)), turn.phrases, unwanted=unwanted)

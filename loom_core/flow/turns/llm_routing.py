@@ -68,14 +68,11 @@ async def route_with_llm(turn: TurnContext) -> TurnOutcome:
 
 async def with_rest(turn: TurnContext, decision: RoutingDecision, outcome: TurnOutcome) -> TurnOutcome:
     """Process what else a decision has found in the message: answer a question now, postpone requests."""
-    turn.conversation.postpone(
-        *(
-            FurtherRequest(
-                message=each.text, decision=each, how="model", replaces=decision.action == "cancel"
-            )
-            for each in decision.then
-        )
-    )
+    replaces = decision.action == "cancel"
+    turn.conversation.queue += [
+        FurtherRequest(message=each.text, decision=each, how="model", replaces=replaces)
+        for each in decision.then
+    ]
     return await with_answer(turn, decision.aside, outcome)
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from loom_core.flow.understanding.language import Language
     from loom_core.runs.journal import Journal
     from loom_core.runs.journal.rows.sessions import SessionState
     from loom_core.runs.memory import Memory
@@ -162,26 +161,6 @@ class FlowConversation:
             "citations": [asdict(each) for each in reply.citations],
         }
         self.note(KeyedMessage(key, message, reply.run_id, "", kept, reply.late))
-
-    def set_language(self, language: Language) -> None:
-        """Set the language."""
-        self.language = language
-
-    def ask(self, offer: Disambiguation) -> None:
-        """Set a disambiguation question; the next message may answer it."""
-        self.offer = offer
-
-    def withdraw_disambiguation(self) -> None:
-        """End a disambiguation question, which is open for one message only."""
-        self.offer = None
-
-    def postpone(self, *requests: FurtherRequest) -> None:
-        """Postpone further requests of a message until the previous one has ended."""
-        self.queue.extend(requests)
-
-    def next_request(self) -> FurtherRequest:
-        """Take the first postponed request, which starts now."""
-        return self.queue.pop(0)
 
     def expect(self, run_id: str) -> None:
         """Expect the result of a run, which the user has to be told."""

@@ -106,7 +106,7 @@ def open_turn(
     """Build the context of a turn; the conversation continues in the language of its message."""
     setting = runtime.file.basic_settings.language
     language = language_of(message, setting=setting, before=conversation.language)
-    conversation.set_language(language)
+    conversation.language = language
     return TurnContext(
         runtime=runtime,
         host=host,
@@ -163,7 +163,7 @@ async def begin_next(turn: TurnContext) -> TurnOutcome | None:
     if turn.unfinished or conversation.offer is not None:
         return None
     last = await turn.conversations.latest_run(conversation)
-    further = conversation.next_request()
+    further = conversation.queue.pop(0)
     with turn.situation():
         outcome = await _process_further(turn, further, last)
     if outcome.run_id:
@@ -217,7 +217,7 @@ async def _carry_out(turn: TurnContext) -> TurnOutcome:
     """Plan the action, and carry it out."""
     turn = await observe(turn)
     plan = await make_plan(turn)
-    turn.conversation.withdraw_disambiguation()
+    turn.conversation.offer = None  # it is open for one message only
     if plan.run is not None:
         return await _about_run(turn, plan, plan.run)
     match plan.kind:
@@ -239,14 +239,14 @@ async def _carry_out(turn: TurnContext) -> TurnOutcome:
 
 
 async def _begin_planned(turn: TurnContext, plan: TurnPlan, flow: FlowConfig) -> TurnOutcome:
-    turn.conversation.postpone(*plan.then)
+    turn.conversation.queue += plan.then
     if plan.kind == "choose":
         route = RoutingOutcome(action="flow", how="choice", reason=plan.reason)
         return await begin_flow(turn, flow, plan.parameters, route=route, message=plan.message)
     given, decision = plan.parameters, None
     if not plan.then:
         if further := find_unread_request(turn.message, turn.runtime.router, turn.match):
-            turn.conversation.postpone(FurtherRequest(message=further))
+            turn.conversation.queue.append(FurtherRequest(message=further))
         if (decision := await read_rest_of_request(turn, flow, given)) is not None:
             given = {**decision.parameters, **given}
     route = route_by_rules(turn.match)
@@ -261,7 +261,7 @@ async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome
     match plan.kind:
         case "tell" if plan.said is not None:
             route = RoutingOutcome(action="answer", how="pending")
-            turn.conversation.postpone(*plan.then)
+            turn.conversation.queue += plan.then
             return await with_answer(turn, plan.aside, await _apply_reply(turn, run, plan.said, route))
         case "cancel":
             return await send_run_command(
@@ -298,7 +298,7 @@ async def _process_further(turn: TurnContext, further: FurtherRequest, last: Run
         outcome = await _carry_out(turn)
     elif decision.action == "flow" and not _goes_on(further, last):
         offer = Disambiguation(further.message, (decision.target,), {decision.target: decision.parameters})
-        turn.conversation.ask(offer)
+        turn.conversation.offer = offer
         route = RoutingOutcome(action="clarify", how=further.how, candidates=offer.flows)
         flows = [flow for flow in turn.file.flows if flow.flow_id == decision.target]
         return TurnOutcome(route=route, asked=offer.question(flows, turn.phrases))

@@ -1,6 +1,6 @@
 """Context of one turn: everything that is fixed while a message is processed.
 
-The result of a turn is its `TurnOutcome`. Two parts of the context are mutable, each only by its own methods:
+The result of a turn is its `TurnOutcome`. Two parts of the context are mutable, and belong to it alone:
 the conversation, which is saved to the journal, and the clock.
 """
 

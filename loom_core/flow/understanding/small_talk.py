@@ -234,7 +234,7 @@ def _vocabulary() -> tuple[Mapping[str, _Kind], frozenset[str]]:
 
 
 def yes_or_no(message: str) -> bool | None:
-    """Parse a message of any script and width that is only yes or no; None if it is anything else, or both."""
+    """Parse a message, of any script and width, that is only yes or no; None for anything else, or both."""
     plain = normalise(message[: _LONGEST + 1]).replace("’", "'").strip()
     plain = _DRAWN.sub(r"\1", plain)
     if len(plain) > _LONGEST:

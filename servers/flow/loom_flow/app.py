@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError
+from loom_core.flow.expressions.expression import MISSING, look_up, parse_pointer
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.webhook import Webhook
 from loom_flow.introduction import introduction
@@ -22,6 +23,7 @@ from loom_flow.service import FlowService
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from loom_core.tools.interface import JsonValue
     from loom_flow.settings import Settings
 
 __all__ = ["build", "take_event", "watch_flows"]
@@ -82,15 +84,12 @@ async def take_event(
 
 
 def _value_at(payload: object, pointer: str) -> str:
-    found = payload
-    for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and name in found:
-            found = cast("dict[str, object]", found)[name]
-        elif isinstance(found, list) and name.isascii() and name.isdigit():
-            found = next(iter(cast("list[object]", found)[int(name) :]), None)
-        else:
-            raise InvalidInputError(f"The data of the event has nothing at {pointer[:80]!r}.")
+    try:
+        found = look_up(cast("JsonValue", payload), parse_pointer(pointer))
+    except ValueError:
+        found = MISSING
+    if found is MISSING:
+        raise InvalidInputError(f"The data of the event has nothing at {pointer[:80]!r}.")
     return str(found)
 
 

@@ -10,7 +10,6 @@ from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.flow.expressions import (
     MISSING,
     ExpressionValues,
-    check_template,
     expressions_in,
     fill,
     text_of,
@@ -85,7 +84,7 @@ def test_members_without_a_value_are_left_out_and_null_stays() -> None:
 )
 def test_a_wrong_placeholder_is_refused_with_its_column(template: str, column: int) -> None:
     with pytest.raises(UnreadableTextError) as caught:
-        check_template({"body": [template]})
+        [*expressions_in({"body": [template]})]
     assert caught.value.column == column
 
 
@@ -134,7 +133,7 @@ def test_a_lone_placeholder_gives_any_value_back_as_it_is(value: object) -> None
 )
 def test_any_text_is_filled_or_a_config_error(text: str) -> None:
     try:
-        check_template(text)
+        [*expressions_in(text)]
     except ConfigError:
         return
     filled = fill(text, ExpressionValues(inputs={"x": "v"}))
