@@ -27,7 +27,7 @@ from loom_core.flow.config.step_validation import (
     walk_steps,
 )
 from loom_core.flow.triggers.matcher import check_pattern
-from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.choices import choices_of, properties_of
 from loom_core.flow.understanding.slots import fits
 from loom_core.knowledge.text.scripts import normalise
 from loom_core.net.policy import NetPolicy
@@ -367,11 +367,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
 
 def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
     """Yield choices that no user can make: their names are equal, or the type does not allow them."""
-    named: object = schema.get("properties")
-    for name, part in cast("Mapping[str, object]", named).items() if isinstance(named, Mapping) else ():
-        if not isinstance(part, Mapping):
-            continue
-        about = cast("Mapping[str, object]", part)
+    for name, about in properties_of(schema).items():
         key = next((each for each in ("oneOf", "anyOf") if each in about), "")
         seen: dict[str, object] = {}
         for index, choice in enumerate(choices_of(about) if key else ()):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from loom_core.errors import InvalidInputError
 from loom_core.flow.expressions.expression import MISSING
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.choices import choices_of, properties_of
 from loom_core.flow.understanding.formats import has_format, is_in_format, read_by_format
 from loom_core.flow.understanding.slots import RejectedValue
 from loom_core.tools.arguments import ToolArguments
@@ -49,9 +49,9 @@ _IN_PARTS = (
 def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return inputs with defaults for those that are missing or null."""
     inputs = {name: value for name, value in given.items() if value is not None}
-    for name, part in _properties(schema).items():
-        if isinstance(part, Mapping) and "default" in part and name not in inputs:
-            inputs[name] = cast("Mapping[str, Any]", part)["default"]
+    for name, part in properties_of(schema).items():
+        if "default" in part and name not in inputs:
+            inputs[name] = part["default"]
     return inputs
 
 
@@ -98,16 +98,13 @@ def normalise_formats(schema: Mapping[str, Any], given: Mapping[str, Any]) -> di
         InvalidInputError: a text is no such value, or not certainly one.
     """
     inputs = dict(given)
-    for name, part in _properties(schema).items():
+    for name, part in properties_of(schema).items():
         value = inputs.get(name)
-        if not isinstance(part, Mapping) or not isinstance(value, str):
+        if not isinstance(value, str) or not has_format(part) or is_in_format(value, part):
             continue
-        schema_of_value = cast("Mapping[str, Any]", part)
-        if not has_format(schema_of_value) or is_in_format(value, schema_of_value):
-            continue
-        read = read_by_format(value, schema_of_value)
-        if read is MISSING or not is_in_format(read, schema_of_value):
-            refused = RejectedValue(name, None, schema_of_value)
+        read = read_by_format(value, part)
+        if read is MISSING or not is_in_format(read, part):
+            refused = RejectedValue(name, None, part)
             raise InvalidInputError(
                 f"{name!r} cannot be {value!r}.", advice=Phrases("en").describe_valid_values(refused)
             )
@@ -117,7 +114,7 @@ def normalise_formats(schema: Mapping[str, Any], given: Mapping[str, Any]) -> di
 
 def input_form(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return the JSON Schema of an answer that gives some inputs and may correct others."""
-    properties = _properties(schema)
+    properties = schema.get("properties", {})
     form: dict[str, Any] = {
         "type": "object",
         "properties": {name: properties.get(name, {}) for name in names},
@@ -128,11 +125,10 @@ def input_form(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
 
 def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: Language | None = None) -> str:
     """Return the titles of some inputs; with a language, the titles of their choices too."""
-    properties = _properties(schema)
+    properties = properties_of(schema)
     called: list[str] = []
     for name in names:
-        part = properties.get(name)
-        told = _properties({"properties": part})
+        told = properties.get(name, {})
         titles = [each.label_in(language) for each in choices_of(told) if each.title] if language else []
         listed = Phrases(language).options.format(options="/".join(titles)) if language and titles else ""
         called.append(f"{told.get('title') or told.get('description') or name}{listed}")
@@ -164,15 +160,15 @@ def with_properties(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mappi
     """Return the schema of inputs with some replaced or added, which keep their titles and formats."""
     if not more:
         return schema
-    known = _properties(schema)
+    known = properties_of(schema)
     parts: dict[str, Any] = {}
     for name, part in more.items():
-        before = _properties({"properties": known.get(name)})
+        before = known.get(name, {})
         kept = {key: before[key] for key in ("title", "format") if key in before}
         if not all(is_in_format(each.value, kept) for each in choices_of(part)):
             del kept["format"]
         parts[name] = {**kept, **part}
-    return {**schema, "properties": {**known, **parts}}
+    return {**schema, "properties": {**schema.get("properties", {}), **parts}}
 
 
 def check_known(flow: FlowConfig, names: Sequence[str]) -> None:
@@ -181,14 +177,9 @@ def check_known(flow: FlowConfig, names: Sequence[str]) -> None:
     Raises:
         InvalidInputError: an input is unknown.
     """
-    known = _properties(flow.input_schema)
+    known = properties_of(flow.input_schema)
     strange = [name for name in names if name not in known]
     if strange and known:
         raise InvalidInputError(
             f"{flow.title} has no input {strange[0]!r}.", advice=f"It has: {', '.join(known)}."
         )
-
-
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}

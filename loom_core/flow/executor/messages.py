@@ -7,13 +7,14 @@ the user's messages, get one of these sentences, or a text of the flow file.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import NetFailure
 from loom_core.flow.http.request import is_lost
 from loom_core.flow.responses.phrases import Phrases, format_value
+from loom_core.flow.understanding.choices import properties_of
 from loom_core.flow.understanding.language import BilingualTexts, Text, in_language
-from loom_core.flow.understanding.slots import RejectedValue, Schema, fits
+from loom_core.flow.understanding.slots import RejectedValue, fits
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
@@ -120,7 +121,7 @@ class FlowMessages(BilingualTexts):
 
         `offered` has the schemas of inputs that are chosen from lists.
         """
-        schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
+        schemas = properties_of(flow.input_schema)
         phrases = Phrases(self.language)
         for name, value in given.items():
             if offered and name in offered:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.cjk import has_cjk, is_chinese
-from loom_core.flow.understanding.choices import SHOWN, choices_of, with_titles
+from loom_core.flow.understanding.choices import SHOWN, choices_of, properties_of, with_titles
 from loom_core.flow.understanding.formats import format_in_words
 from loom_core.flow.understanding.language import BilingualTexts, Language, Text, in_language
 
@@ -155,9 +155,9 @@ class Phrases(BilingualTexts):
 
     def with_values(self, text: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         """Return a question with the values that it is about."""
-        properties = cast("Mapping[str, Any]", schema.get("properties") or {})
+        properties = properties_of(schema)
         lines = [
-            self.values.format(name=self._title(name, properties.get(name)), value=format_value(value))
+            self.values.format(name=self._title(name, properties.get(name, {})), value=format_value(value))
             for name, value in with_titles(schema, values, self.language).items()
         ]
         return "\n".join([text, *lines])
@@ -166,8 +166,8 @@ class Phrases(BilingualTexts):
         """Return the default confirmation question for a tool call."""
         return self.with_values(self.shall, arguments, tool.args_schema)
 
-    def _title(self, name: str, part: object) -> str:
-        title = cast("Mapping[str, Any]", part).get("title") if isinstance(part, Mapping) else None
+    def _title(self, name: str, part: Mapping[str, Any]) -> str:
+        title = part.get("title")
         return in_language(title, self.language) if isinstance(title, str) and title else name
 
     def ask_which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
@@ -175,7 +175,7 @@ class Phrases(BilingualTexts):
 
         `either` has the new value of each.
         """
-        parts = schema.get("properties", {})
+        parts = properties_of(schema)
         names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
         value = next(iter(with_titles(schema, either, self.language).values()))
         return self.either.format(names=names, value=value)

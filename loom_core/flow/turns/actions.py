@@ -15,6 +15,7 @@ from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.runtime.skills import active_skills
 from loom_core.flow.turns.replies import late_text
 from loom_core.flow.turns.session import KeyedMessage
+from loom_core.flow.understanding.choices import properties_of
 from loom_core.flow.understanding.slots import find_rejected_value
 from loom_core.flow.understanding.small_talk import classify_small_talk, is_question
 from loom_core.knowledge.text.analysis import analyse
@@ -233,10 +234,10 @@ async def find_run_asked_about(turn: TurnContext) -> Run | None:
 
 def drop_invalid_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return only the inputs that are valid by the schema of a flow."""
-    known = flow.input_schema.get("properties")
+    known = properties_of(flow.input_schema)
     fitting: dict[str, Any] = {}
     for name, value in parameters.items():
-        if not isinstance(known, Mapping) or name not in known:
+        if name not in known:
             continue
         try:
             fitting |= validate_inputs(flow, {name: value}, whole=False)
@@ -247,7 +248,7 @@ def drop_invalid_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict
 
 def describe_refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
     """Describe the numbers that the schema of a flow rejects; empty if there are none."""
-    schemas: Any = flow.input_schema.get("properties") or {}
+    schemas = properties_of(flow.input_schema)
     refused = [
         find_rejected_value(str(value), name, schemas[name])
         for name, value in parameters.items()

@@ -12,6 +12,7 @@ from loom_core.flow.executor.inputs import missing_inputs, with_defaults, with_p
 from loom_core.flow.policy.decision import FurtherRequest
 from loom_core.flow.policy.router import DECLINED, content_words, split_requests
 from loom_core.flow.triggers.negation import negates
+from loom_core.flow.understanding.choices import properties_of
 from loom_core.flow.understanding.reply_parser import (
     ParsedReply,
     find_corrections,
@@ -177,7 +178,7 @@ async def _plan_retry(turn: TurnContext) -> TurnPlan | None:
     if is_again(turn.message):
         return TurnPlan(kind="retry", run=last)
     flow = turn.file.flow(last.request.profile)
-    inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
+    inputs = {} if flow is None else properties_of(flow.input_schema)
     steps = iter_steps(flow.steps if flow else ())
     chosen = {step.ask.into for step in steps if step.ask and step.ask.options}
     inputs = {name: each for name, each in inputs.items() if name not in chosen}  # only a question asks again
@@ -230,8 +231,8 @@ def _plan_parts(
 ) -> TurnPlan | None:
     """Plan a reply that says several things; None if it says one, or as a whole says as much."""
     router = turn.runtime.router
-    asked = _pending_properties(run.pending[0])
-    inputs = asked if flow is None else with_properties(flow.input_schema, asked).get("properties", {})
+    asked = properties_of(run.pending[0].schema)
+    inputs = asked if flow is None else properties_of(with_properties(flow.input_schema, asked))
 
     def read(part: str) -> tuple[Interpretation, ParsedReply]:
         if flow is not None and flow_to_cancel(part, turn.file.flows) == flow:
@@ -266,12 +267,12 @@ def interpret_reply(
     is_negated = any(each.flow_id in own and each.negated for each in match.matches)
     if is_negated and not _is_certain(match, own) and not is_question(message):
         return "said", ParsedReply("cancel")
-    offered = pending.arguments_schema.get("properties", {})  # the choices of inputs from lists
+    offered = properties_of(pending.arguments_schema)  # the choices of inputs from lists
     said = parse_reply(message, pending, inputs=with_properties(flow.input_schema, offered) if flow else {})
     is_elsewhere = match.flow is not None and match.flow.flow_id not in own
     if said.kind in {"approve", "deny", "cancel", "correct"} and (said.is_sure or not is_elsewhere):
         return "said" if said.is_sure else "unclear", said
-    if said.kind == "answer" and said.is_sure and names_input(message, _pending_properties(pending)):
+    if said.kind == "answer" and said.is_sure and names_input(message, properties_of(pending.schema)):
         return "said", said  # 「预约号K1024」, though a pattern of another flow has 预约
     fits_whole = said.kind == "answer" and _is_free(said, pending)
     is_most_of_it = _share(match, message) >= _MAX_OF_IT
@@ -294,13 +295,9 @@ def interpret_reply(
     return ("said" if said.kind == "answer" and said.is_sure else "unclear"), said
 
 
-def _pending_properties(pending: Pending) -> Mapping[str, Any]:
-    return pending.schema.get("properties", {})
-
-
 def _is_free(said: ParsedReply, pending: Pending) -> bool:
     """Return whether an answer is free text that could be about anything."""
-    asked = _pending_properties(pending)
+    asked = properties_of(pending.schema)
     texts = (name for name, value in said.values.items() if isinstance(value, str) and name in asked)
     return any(is_free_text(asked[name]) for name in texts)
 

@@ -12,7 +12,7 @@ from loom_core.flow.config.models import SKILLS_PROFILE
 from loom_core.flow.executor.inputs import input_names_of, with_properties
 from loom_core.flow.responses.phrases import Phrases, format_value, language_of, language_of_run
 from loom_core.flow.responses.reply import FlowReply, WaitingRun
-from loom_core.flow.understanding.choices import with_titles
+from loom_core.flow.understanding.choices import properties_of, with_titles
 from loom_core.flow.understanding.slots import holds_words
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 
@@ -146,13 +146,13 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
         return pending.reason
     if flow is None:
         return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
-    schema = with_properties(flow.input_schema, pending.arguments_schema.get("properties", {}))
+    schema = with_properties(flow.input_schema, properties_of(pending.arguments_schema))
     named = with_titles(schema, pending.arguments, phrases.language)
     values = {name: format_value(value) for name, value in named.items()}
     lines = [
         phrases.values.format(name=input_names_of(schema, [name]), value=value)
         for name, value in values.items()
-        if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
+        if name in properties_of(flow.input_schema)
         and not (_is_telling(value) and holds_words(pending.reason, value))
     ]
     return "\n".join([pending.reason, *lines])

@@ -7,11 +7,10 @@ sources are queried; without one, an answer from knowledge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.policy.decision import FurtherRequest
@@ -43,7 +42,7 @@ from loom_core.flow.turns.plan import TurnPlan, flow_to_cancel, make_plan
 from loom_core.flow.turns.replies import late_text
 from loom_core.flow.turns.session import check_same_request
 from loom_core.flow.turns.turn_context import TurnClock, TurnContext
-from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.choices import choices_of, properties_of
 from loom_core.flow.understanding.reply_parser import ParsedReply
 from loom_core.flow.understanding.small_talk import classify_small_talk
 from loom_core.observability.families import FLOW_MESSAGE_SECONDS, FLOW_ROUTES
@@ -355,8 +354,7 @@ async def _apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Ro
         return await send_run_command(
             turn, run, order, route=replace(route, action=action), answers=pending.id
         )
-    asked: Mapping[str, Any] = pending.schema.get("properties", {})
-    corrects = not {*said.values} & {*asked}
+    corrects = not said.values.keys() & properties_of(pending.schema)
     route = replace(route, action="correct" if corrects else "answer")
     if pending.kind == "question":
         answer = InputResponse(id=pending.id, action="accept", content=said.values, by=by)
@@ -418,8 +416,7 @@ def reply_from_decision(
     is_own = decision.action == "flow" and decision.target == run.request.profile
     match decision.action:
         case "answer" | "flow" if (decision.action == "answer" or is_own) and is_sure and decision.parameters:
-            asked: Mapping[str, Any] = run.pending[0].schema.get("properties", {})
-            corrects = not {*decision.parameters} & {*asked}
+            corrects = not decision.parameters.keys() & properties_of(run.pending[0].schema)
             return ParsedReply("correct" if corrects else "answer", decision.parameters)
         case "approve" if decision.confidence >= max(turn.file.confidence, _APPROVES):
             return ParsedReply("approve")

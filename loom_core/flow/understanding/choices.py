@@ -36,6 +36,7 @@ __all__ = [
     "choices_text",
     "find_choices",
     "number_in_list",
+    "properties_of",
     "with_titles",
 ]
 
@@ -101,17 +102,23 @@ def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
     return found
 
 
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the schemas of the properties of an object, by name; that of `true` is empty."""
+    found: object = schema.get("properties")
+    parts: Mapping[str, object] = cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+    return {
+        name: cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
+        for name, part in parts.items()
+    }
+
+
 def with_titles(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: Language) -> dict[str, Any]:
     """Replace choices in inputs by their titles, and dates and durations by words, for people."""
-    named: object = schema.get("properties")
-    parts: Mapping[str, object] = cast("Mapping[str, object]", named) if isinstance(named, Mapping) else {}
-    told = dict(inputs)
-    for name, value in inputs.items():
-        if not isinstance(part := parts.get(name), Mapping):
-            continue
-        schema = cast("Mapping[str, Any]", part)
-        told[name] = format_in_words(value, schema, language)
-        for choice in choices_of(schema):
+    parts, told = properties_of(schema), dict(inputs)
+    for name in inputs.keys() & parts.keys():
+        value, part = inputs[name], parts[name]
+        told[name] = format_in_words(value, part, language)
+        for choice in choices_of(part):
             if choice.title and choice.value == value:
                 told[name] = choice.label_in(language)
     return told

@@ -6,11 +6,17 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.expressions.expression import MISSING, Missing
 from loom_core.flow.triggers.negation import negates
-from loom_core.flow.understanding.choices import OFFERED, choices_of, find_choices, number_in_list
+from loom_core.flow.understanding.choices import (
+    OFFERED,
+    choices_of,
+    find_choices,
+    number_in_list,
+    properties_of,
+)
 from loom_core.flow.understanding.formats import find_by_format, has_format
 from loom_core.flow.understanding.numbers import has_own_unit, has_unit, number_of
 from loom_core.flow.understanding.person_names import is_person_alone, may_be_person, person_in, person_part
@@ -314,14 +320,14 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     The inputs of the flow can be corrected; their schema is empty if a tool asks.
     """
     message = _GAP.sub(r"\1", message[:_MAX_LENGTH])
-    asked = _properties(pending.schema if pending.kind == "question" else {})
+    asked = properties_of(pending.schema if pending.kind == "question" else {})
     given = _parse_answer(message, asked) if asked else _UNCLEAR
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
         return replace(given, is_choice=True)  # an answer may be named 取消
     is_question_open = pending.kind == "question"
     if (decided := _read_decision(message, pending, asked=bool(asked))) is not None:
         return decided
-    known, correctable = pending.arguments, _properties(inputs)
+    known, correctable = pending.arguments, properties_of(inputs)
     corrects = find_corrections(message, correctable, known=known, asked=asked)
     if not corrects and is_retraction(message):
         return ParsedReply("cancel")
@@ -604,9 +610,3 @@ def _parse_labelled(message: str, asked: Schema) -> dict[str, Any]:
 
 def _is_labelled(part: str, asked: Schema) -> bool:
     return any(label_of(part, name, schema) for name, schema in asked.items())
-
-
-def _properties(schema: Schema) -> Schema:
-    found = schema.get("properties")
-    parts: Schema = cast("Schema", found) if isinstance(found, Mapping) else {}
-    return {name: part if isinstance(part, Mapping) else {} for name, part in parts.items()}  # or `true`

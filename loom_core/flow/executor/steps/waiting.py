@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from time import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import names_input, validate_inputs, with_properties
@@ -19,6 +19,7 @@ from loom_core.flow.understanding.choices import (
     choices_schema,
     choices_text,
     find_choices,
+    properties_of,
 )
 from loom_core.flow.understanding.moments import zone_of
 from loom_core.runs.run import Pending
@@ -40,9 +41,7 @@ __all__ = ["ask_user", "confirm_step", "wait_outside"]
 
 def _is_input_given(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
     """Return whether the user gave an input before a step asks for it; a default does not count."""
-    schema = properties.get(name)
-    default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
-    return bool(name) and name in inputs and inputs[name] != default
+    return bool(name) and name in inputs and inputs[name] != properties.get(name, {}).get("default")
 
 
 def _answer_schema(name: str, wanted: object, flow: FlowConfig) -> dict[str, Any]:
@@ -76,7 +75,7 @@ async def ask_user(scene: RunScope, frame: Frame, step: StepConfig, ask: AskConf
     scope = state.frames[frame.scope]
     flow = scene.flow_of(frame)
     name = ask.into or "answer"
-    properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
+    properties = properties_of(flow.input_schema)
     is_first = not state.visited[frame.key + step.step_id] or _is_answer_kept(ask, step, frame)
     given = is_first and _is_input_given(ask.into, scope.inputs, properties)
     scene.enter(frame, step, "")
