@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -104,6 +105,7 @@ class WorkflowOrchestrator:
     ) -> None:
         self.journal = journal or Journal()
         self._own_journal = journal is None
+        self._open = AsyncExitStack()
         self._memory = memory or SQLiteMemory(journal=self.journal)
         self._conversations = ConversationStore(self.journal, self._memory)
         self._delivery = Delivery(self.journal, conversations=self._conversations, wait_seconds=wait_seconds)
@@ -143,28 +145,20 @@ class WorkflowOrchestrator:
         return self._in_use.current.build_system_prompt()
 
     async def __aenter__(self) -> Self:
-        await self._in_use.__aenter__()
-        await self._conversations.__aenter__()
-        try:
+        async with AsyncExitStack() as stack:
+            if self._own_journal:
+                stack.push_async_callback(self.journal.aclose)
+            await stack.enter_async_context(self._in_use)
+            await stack.enter_async_context(self._conversations)
             await self.host.__aenter__()
-        except BaseException as error:
-            await self._conversations.__aexit__(type(error), error, error.__traceback__)
-            await self._in_use.__aexit__(type(error), error, error.__traceback__)
-            raise
+            stack.push_async_callback(self.host.__aexit__, None, None, None)
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self.host.__aexit__(None, None, None)
-        finally:
-            try:
-                await self._conversations.__aexit__(kind, error, trace)
-            finally:
-                await self._in_use.__aexit__(kind, error, trace)
-                if self._own_journal:
-                    await self.journal.aclose()
+        await self._open.__aexit__(kind, error, trace)
 
     async def reload(
         self,

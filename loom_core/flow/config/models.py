@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, JsonValue
+from pydantic import AfterValidator, AliasChoices, Field, JsonValue
 
 from loom_core.errors import NotFoundError
 from loom_core.flow.config.models_endpoint import (
@@ -17,6 +17,7 @@ from loom_core.flow.config.models_endpoint import (
     Query,
     Schema,
     WrittenEndpoint,
+    text_as,
 )
 from loom_core.flow.config.models_step import StepConfig
 from loom_core.flow.understanding.moments import zone_of
@@ -80,14 +81,7 @@ class KnowledgeEndpointConfig(ConfigSection):
     limit: int = Field(default=5, ge=1, le=50, description="Maximum number of passages.")
 
 
-def _parse_address(written: object) -> object:
-    return {"url": written} if isinstance(written, str) else written
-
-
-WrittenKnowledgeEndpoint = Annotated[
-    KnowledgeEndpointConfig,
-    BeforeValidator(_parse_address, json_schema_input_type=KnowledgeEndpointConfig | str),
-]
+WrittenKnowledgeEndpoint = Annotated[KnowledgeEndpointConfig, text_as("url", KnowledgeEndpointConfig)]
 
 
 class LocalSource(ConfigSection):

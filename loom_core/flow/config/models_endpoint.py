@@ -31,6 +31,7 @@ __all__ = [
     "check_headers",
     "check_query",
     "reference_in",
+    "text_as",
 ]
 
 
@@ -53,6 +54,15 @@ class ConfigSection(BaseModel):
 
     # Inputs are not in error messages, as one may be a key in the wrong place.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+def text_as(key: str, section: type[ConfigSection]) -> BeforeValidator:
+    """Return a validator that takes a text as a section of the file with this key."""
+
+    def parse(written: object) -> object:
+        return {key: written} if isinstance(written, str) else written
+
+    return BeforeValidator(parse, json_schema_input_type=section | str)
 
 
 def reference_in(text: str) -> str:
@@ -183,13 +193,7 @@ class Criterion(ConfigSection):
     )
 
 
-def _parse_criterion(written: object) -> object:
-    return {"condition": written} if isinstance(written, str) else written
-
-
-WrittenCriterion = Annotated[
-    Criterion, BeforeValidator(_parse_criterion, json_schema_input_type=Criterion | str)
-]
+WrittenCriterion = Annotated[Criterion, text_as("condition", Criterion)]
 
 
 class EndpointConfig(ConfigSection):

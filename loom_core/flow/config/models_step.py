@@ -18,6 +18,7 @@ from loom_core.flow.config.models_endpoint import (
     Schema,
     WrittenCriterion,
     WrittenEndpoint,
+    text_as,
 )
 from loom_core.flow.expressions.expression import parse_pointer
 
@@ -209,10 +210,6 @@ class HandoverConfig(ConfigSection):
     )
 
 
-def _parse_handover(written: object) -> object:
-    return {"text": written} if isinstance(written, str) else written
-
-
 def _parse_criteria(written: object) -> object:
     return written if isinstance(written, list) else [written]  # pyright: ignore[reportUnknownVariableType]
 
@@ -265,10 +262,6 @@ class LLMConfig(ConfigSection):
     max_tokens: int = Field(default=1000, ge=1, le=100_000, description="Maximum length of the answer.")
 
 
-def _parse_question(written: object) -> object:
-    return {"question": written} if isinstance(written, str) else written
-
-
 def _parse_parameters(written: object) -> object:
     """Accept a list as in Arazzo, or an object of names and values."""
     if not isinstance(written, Mapping):
@@ -281,13 +274,9 @@ _Parameters = Annotated[
     list[Parameter],
     BeforeValidator(_parse_parameters, json_schema_input_type=list[Parameter] | dict[str, JsonValue]),
 ]
-_Ask = Annotated[AskConfig, BeforeValidator(_parse_question, json_schema_input_type=AskConfig | str)]
-_Confirm = Annotated[
-    ConfirmConfig, BeforeValidator(_parse_question, json_schema_input_type=ConfirmConfig | str)
-]
-_Handover = Annotated[
-    HandoverConfig, BeforeValidator(_parse_handover, json_schema_input_type=HandoverConfig | str)
-]
+_Ask = Annotated[AskConfig, text_as("question", AskConfig)]
+_Confirm = Annotated[ConfirmConfig, text_as("question", ConfirmConfig)]
+_Handover = Annotated[HandoverConfig, text_as("text", HandoverConfig)]
 
 
 class StepConfig(ConfigSection):

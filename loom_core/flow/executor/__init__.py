@@ -8,18 +8,15 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import FlowChangedError
-    from loom_core.flow.executor.dependencies import FlowDependencies, FlowLimits
+    from loom_core.flow.executor.dependencies import FlowLimits
     from loom_core.flow.executor.executor import FlowExecutor
-    from loom_core.flow.executor.loop import FlowLoop, FlowTimeoutError, StepFailedError
-    from loom_core.flow.executor.state import FlowState
+    from loom_core.flow.executor.loop import FlowTimeoutError, StepFailedError
+
 
 __all__ = [
     "FlowChangedError",
-    "FlowDependencies",
     "FlowExecutor",
     "FlowLimits",
-    "FlowLoop",
-    "FlowState",
     "FlowTimeoutError",
     "StepFailedError",
 ]

@@ -9,7 +9,6 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.flow.expressions.condition import (
         Condition,
-        CriterionLike,
         IncomparableError,
         all_hold,
         check_criterion,
@@ -20,11 +19,8 @@ if TYPE_CHECKING:
         Expression,
         ExpressionValues,
         Missing,
-        MissingOutputError,
-        ResponseLike,
         check_expression,
         evaluate,
-        output_expression,
         read_output,
     )
     from loom_core.flow.expressions.json_query import query
@@ -40,13 +36,10 @@ if TYPE_CHECKING:
 __all__ = [
     "MISSING",
     "Condition",
-    "CriterionLike",
     "Expression",
     "ExpressionValues",
     "IncomparableError",
     "Missing",
-    "MissingOutputError",
-    "ResponseLike",
     "all_hold",
     "check_criterion",
     "check_expression",
@@ -57,7 +50,6 @@ __all__ = [
     "fill",
     "fill_header",
     "fill_url",
-    "output_expression",
     "query",
     "read_output",
     "text_of",

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.http.caller import EndpointCaller, Secrets
-    from loom_core.flow.http.request import FilledRequest
-    from loom_core.flow.http.response import EndpointResult, InterpretedResponse, interpret_response
-    from loom_core.flow.http.tool import ConfigToolLoader, HttpTool, SystemExecutor, Variables
+    from loom_core.flow.http.caller import EndpointCaller
+    from loom_core.flow.http.response import interpret_response
+    from loom_core.flow.http.tool import ConfigToolLoader
 
 __all__ = [
     "ConfigToolLoader",
     "EndpointCaller",
-    "EndpointResult",
-    "FilledRequest",
-    "HttpTool",
-    "InterpretedResponse",
-    "Secrets",
-    "SystemExecutor",
-    "Variables",
     "interpret_response",
 ]
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from anyio.abc import TaskGroup
-    from opentelemetry.trace import Span
 
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.sources.context_retriever import ContextOutcome
@@ -45,10 +44,7 @@ __all__ = [
     "KnowledgeAnswer",
     "KnowledgeExecutor",
     "KnowledgePrefetch",
-    "LookupSpan",
-    "lookup_span",
     "normalize_question",
-    "record_cache_hit",
 ]
 
 TENANCY = ("tenantId", "chatbotId")
@@ -273,7 +269,7 @@ class KnowledgeExecutor:
             return _answer_from_error(error)
         items = self._cache.get(key)
         if items is not None:
-            record_cache_hit("cached")
+            _record_cache_hit("cached")
             return _answer_from_items(items)
         flight = self._flights.get(key)
         if flight is None:
@@ -282,7 +278,7 @@ class KnowledgeExecutor:
             flight = self._flights[key] = _InFlightQuery(key)
             self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
         else:
-            record_cache_hit("shared")
+            _record_cache_hit("shared")
         flight.waiting += 1
         return flight
 
@@ -291,10 +287,10 @@ class KnowledgeExecutor:
     ) -> None:
         answer = KnowledgeAnswer("late", problem=timeout_message(self._fetch_seconds))
         try:
-            with lookup_span() as told:
+            with _lookup_span() as note:
                 answer = await self._query(source, flight, message, context) or answer
                 if flight.waiting > 0 or answer.outcome != "late":
-                    told.record_outcome(answer.outcome, found=len(answer.items))
+                    note(answer)
         finally:
             self._forget(flight)
             flight.answer = answer
@@ -344,40 +340,28 @@ _OPERATION = {"gen_ai.operation.name": "retrieval"}
 _FAILED: frozenset[ContextOutcome] = frozenset({"failed", "late"})
 
 
-class LookupSpan:
-    """Span of a query.
-
-    Attributes:
-        outcome: the outcome; `dropped` until there is one.
-    """
-
-    def __init__(self, started: Span) -> None:
-        self.outcome: ContextOutcome | Literal["dropped"] = "dropped"
-        self._span = started
-
-    def record_outcome(self, outcome: ContextOutcome, *, found: int) -> None:
-        """Record the outcome and the number of passages."""
-        self.outcome = outcome
-        self._span.set_attribute("retrieval.result_count", found)
-        if outcome in _FAILED:
-            record_failure(self._span, outcome)
-
-
 @contextmanager
-def lookup_span() -> Generator[LookupSpan]:
-    """Start the span of a query to a source."""
-    began = perf_counter()
+def _lookup_span() -> Generator[Callable[[KnowledgeAnswer], None]]:
+    """Start the span of a query to a source; yield a function that records its answer."""
+    began, outcome = perf_counter(), "dropped"
     with span(FLOW_KNOWLEDGE, _OPERATION) as started:
-        told = LookupSpan(started)
+
+        def note(answer: KnowledgeAnswer) -> None:
+            nonlocal outcome
+            outcome = answer.outcome
+            started.set_attribute("retrieval.result_count", len(answer.items))
+            if outcome in _FAILED:
+                record_failure(started, outcome)
+
         try:
-            yield told
+            yield note
         finally:
-            started.set_attribute("loom.flow.knowledge", told.outcome)
-            process_metrics.add(QUESTIONS, told.outcome)
+            started.set_attribute("loom.flow.knowledge", outcome)
+            process_metrics.add(QUESTIONS, outcome)
             process_metrics.observe(FLOW_KNOWLEDGE_SECONDS, perf_counter() - began)
 
 
-def record_cache_hit(how: Literal["cached", "shared"]) -> None:
+def _record_cache_hit(how: Literal["cached", "shared"]) -> None:
     """Record a query that was answered from the cache or joined one in flight."""
     with span(FLOW_KNOWLEDGE, {**_OPERATION, "loom.flow.knowledge": how}):
         process_metrics.add(QUESTIONS, how)

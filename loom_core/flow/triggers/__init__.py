@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher, TriggerSource, check_pattern
-    from loom_core.flow.triggers.negation import NegationKind
+    from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher, check_pattern
 
-__all__ = ["NegationKind", "TriggerMatch", "TriggerMatcher", "TriggerSource", "check_pattern"]
+
+__all__ = ["TriggerMatch", "TriggerMatcher", "check_pattern"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)
