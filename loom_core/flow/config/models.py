@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
@@ -19,7 +19,7 @@ from loom_core.flow.config.models_endpoint import (
     WrittenEndpoint,
     text_as,
 )
-from loom_core.flow.config.models_step import StepConfig
+from loom_core.flow.config.models_step import StepConfig, iter_steps
 from loom_core.flow.understanding.moments import zone_of
 from loom_core.knowledge.sources.documents import TextDocument
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
@@ -454,39 +454,27 @@ def has_side_effects(
         flow: the flow.
         reads_only: returns whether a tool outside of the file is read-only; by default none is.
     """
-    return _flow_has_side_effects(file, flow, reads_only or (lambda _: False), frozenset())
-
-
-def _flow_has_side_effects(
-    file: FlowFile, flow: FlowConfig, reads_only: Callable[[str], bool], seen: frozenset[str]
-) -> bool:
-    if flow.flow_id in seen:
-        return False
-    inside = seen | {flow.flow_id}
-    if not flow.steps:
-        return file.endpoint_of(flow).method not in _READ_ONLY_METHODS
-    return _any_step_has_side_effects(file, flow.steps, reads_only, inside)
-
-
-def _any_step_has_side_effects(
-    file: FlowFile, steps: Sequence[StepConfig], reads_only: Callable[[str], bool], seen: frozenset[str]
-) -> bool:
-    for step in steps:
-        if step.operation is not None and step.operation.method not in _READ_ONLY_METHODS:
+    read_only = {tool.name: tool.is_read_only for tool in file.system_tools}
+    waiting, seen = [flow], set[str]()
+    while waiting:
+        flow = waiting.pop()
+        if flow.flow_id in seen:
+            continue
+        seen.add(flow.flow_id)
+        if not flow.steps and file.endpoint_of(flow).method not in _READ_ONLY_METHODS:
             return True
-        if step.tool and not _is_read_only_tool(file, step.tool, reads_only):
-            return True
-        flow = file.flow(step.workflow_id) if step.workflow_id else None
-        if flow is not None and _flow_has_side_effects(file, flow, reads_only, seen):
-            return True
-        if any(_any_step_has_side_effects(file, inner, reads_only, seen) for _, inner in step.inner_lists()):
-            return True
+        for step in iter_steps(flow.steps):
+            if step.operation is not None and step.operation.method not in _READ_ONLY_METHODS:
+                return True
+            if step.tool:
+                is_read_only = read_only.get(step.tool)
+                if is_read_only is None:
+                    is_read_only = reads_only is not None and reads_only(step.tool)
+                if not is_read_only:
+                    return True
+            if step.workflow_id and (other := file.flow(step.workflow_id)) is not None:
+                waiting.append(other)
     return False
-
-
-def _is_read_only_tool(file: FlowFile, tool: str, reads_only: Callable[[str], bool]) -> bool:
-    known = next((each for each in file.system_tools if each.name == tool), None)
-    return reads_only(tool) if known is None else known.is_read_only
 
 
 def flow_json_schema() -> dict[str, Any]:

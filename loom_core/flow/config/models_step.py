@@ -36,6 +36,7 @@ __all__ = [
     "StepConfig",
     "StepKind",
     "WaitConfig",
+    "iter_steps",
 ]
 
 StepKind: TypeAlias = Literal[
@@ -444,3 +445,11 @@ class StepConfig(ConfigSection):
         if self.timeout_seconds is not None:
             written["timeout_seconds"] = self.timeout_seconds
         return self.operation.model_copy(update=written)
+
+
+def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
+    """Yield steps, those inside of others included."""
+    for step in steps:
+        yield step
+        for _, inner in step.inner_lists():
+            yield from iter_steps(inner)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.flow.config.models_step import Action, StepConfig
+from loom_core.flow.config.models_step import Action, StepConfig, iter_steps
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
@@ -21,7 +21,6 @@ __all__ = [
     "find_changed_step",
     "flow_steps",
     "hands_over",
-    "iter_steps",
     "server_tools",
     "step_title",
 ]
@@ -44,14 +43,6 @@ def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:
     ends = [Action(type="end", response=flow.response)] if flow.response else []
     request, outputs = file.endpoint_of(flow), {name: f"{each}?" for name, each in flow.outputs.items()}
     return [StepConfig(stepId=REQUEST_STEP, operation=request, outputs=outputs, onSuccess=ends)]
-
-
-def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
-    """Yield steps, those inside of others included."""
-    for step in steps:
-        yield step
-        for _, inner in step.inner_lists():
-            yield from iter_steps(inner)
 
 
 def hands_over(file: FlowFile | None) -> bool:

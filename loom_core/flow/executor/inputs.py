@@ -32,18 +32,7 @@ __all__ = [
     "with_properties",
 ]
 
-_IN_PARTS = (
-    "required",
-    "dependentRequired",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "if",
-    "then",
-    "else",
-    "not",
-    "minProperties",
-)
+_IN_PARTS = frozenset("required dependentRequired allOf anyOf oneOf if then else not minProperties".split())
 
 
 def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import anyio
 
 from loom_core.agent.calling_run import CallingRun, calling_from, calling_run
 from loom_core.errors import LoomError, NotFoundError
+from loom_core.flow.config.models_step import iter_steps
 from loom_core.flow.executor.definition import (
     FlowChangedError,
     compute_digests,
     find_changed_step,
     flow_steps,
-    iter_steps,
     step_title,
 )
 from loom_core.flow.executor.inputs import with_defaults

@@ -8,7 +8,8 @@ from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.flow.executor.definition import flow_steps, iter_steps, step_title
+from loom_core.flow.config.models_step import iter_steps
+from loom_core.flow.executor.definition import flow_steps, step_title
 from loom_core.flow.executor.inputs import (
     check_known,
     input_form,

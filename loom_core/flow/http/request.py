@@ -111,7 +111,10 @@ def build_request(
     query: Mapping[str, JsonValue] = {}
     body: JsonValue = None
     if not endpoint.sends_inputs:
-        query = _parameters(endpoint.query or {}, values, revealed)
+        query = {
+            name: revealed(each) if isinstance(each, str) and reference_in(each) else fill(each, values)
+            for name, each in (endpoint.query or {}).items()
+        }
         body = _fill_body(endpoint.body, values, revealed)
     elif endpoint.method in BODYLESS:
         query = _remaining_inputs(endpoint, values)
@@ -205,18 +208,6 @@ def _headers(written: Mapping[str, str], values: ExpressionValues, revealed: Rev
             )
         headers[name] = value
     return headers
-
-
-def _parameters(
-    query: Mapping[str, JsonValue], values: ExpressionValues, revealed: Reveal
-) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {}
-    for name, value in query.items():
-        if isinstance(value, str) and reference_in(value):
-            found[name] = revealed(value)
-        else:
-            found[name] = fill(value, values)
-    return found
 
 
 def _with_query(url: str, parameters: Mapping[str, JsonValue]) -> str:

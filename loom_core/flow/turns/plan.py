@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from loom_core.flow.executor.definition import iter_steps
+from loom_core.flow.config.models_step import iter_steps
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults, with_properties
 from loom_core.flow.policy.decision import FurtherRequest
 from loom_core.flow.policy.router import DECLINED, content_words, split_requests

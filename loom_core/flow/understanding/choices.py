@@ -18,7 +18,7 @@ from loom_core.flow.understanding.dates import date_parts
 from loom_core.flow.understanding.formats import format_in_words
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.moments import common_values
-from loom_core.flow.understanding.numbers import number_in, number_of
+from loom_core.flow.understanding.numbers import ENGLISH_ORDINALS, number_in, number_of
 from loom_core.flow.understanding.times import hours_of_day, time_parts
 from loom_core.knowledge.text.scripts import normalise
 
@@ -177,18 +177,6 @@ def _numbered(number: int, choices: Sequence[ValueChoice], *, counts: bool) -> l
     return at_place + [each for each in counting if each not in at_place]
 
 
-_ORDINALS: Final[tuple[str, ...]] = (
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
-)
 _TAKES = "好的?|嗯|那就?|就|请|帮?我|想?要|想|选择?|还是|用|订|约"
 _TAKES_EN = (
     r"(?:ok(?:ay)?|yes|please|i(?:'ll| will| want|'d like)?|take|have|choose|pick|want|like|go (?:for|with)|"
@@ -196,7 +184,7 @@ _TAKES_EN = (
 )
 _NUMBERED = re.compile(
     rf"(?:(?:{_TAKES}|{_TAKES_EN})[ ,，]*)*+"
-    rf"(?:(?P<last>last|最后)|(?P<ordinal>{'|'.join(_ORDINALS)})|"
+    rf"(?:(?P<last>last|最后)|(?P<ordinal>{'|'.join(ENGLISH_ORDINALS)})|"
     r"第?(?P<number>\d{1,3}|[一二两三四五六七八九十]{1,3}|one|two|three|four|five|six|seven|eight|nine|ten)"
     r"(?:st|nd|rd|th)?)"
     r" ?(?:一?[个项种号条位](?:时间|医生)?|one|option|slot|time)?"
@@ -212,7 +200,7 @@ def number_in_list(text: str) -> int | None:
     if found["last"]:
         return -1
     if found["ordinal"]:
-        return _ORDINALS.index(found["ordinal"]) + 1
+        return ENGLISH_ORDINALS.index(found["ordinal"]) + 1
     number = number_of(found["number"])
     return int(number) if number is not None else None
 

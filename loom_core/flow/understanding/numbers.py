@@ -8,7 +8,15 @@ from collections.abc import Iterable, Mapping
 
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 
-__all__ = ["counts_other_unit", "has_own_unit", "has_unit", "number_in", "number_of", "without_fixed_words"]
+__all__ = [
+    "ENGLISH_ORDINALS",
+    "counts_other_unit",
+    "has_own_unit",
+    "has_unit",
+    "number_in",
+    "number_of",
+    "without_fixed_words",
+]
 
 
 _DIGITS: Mapping[str, int] = {
@@ -68,8 +76,10 @@ _FIXED = re.compile(
 """Words with a numeral that count nothing. 一下午 counts, and 二十一起 does."""
 _WEEKDAY = re.compile("(?:周|星期|礼拜)[一二三四五六]")
 _ORDINAL = re.compile(rf"第\s*{_NUMERAL}+")
-_ENGLISH_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
-_ENGLISH_ORDINAL = re.compile(rf"\b({'|'.join(_ENGLISH_ORDINALS)})(?: (?:one|option|choice))?\b")
+ENGLISH_ORDINALS: tuple[str, ...] = tuple(
+    "first second third fourth fifth sixth seventh eighth ninth tenth".split()
+)
+_ENGLISH_ORDINAL = re.compile(rf"\b({'|'.join(ENGLISH_ORDINALS)})(?: (?:one|option|choice))?\b")
 _AND_A_HALF = re.compile(rf"({_NUMERAL}+)个半(?!小时|钟头|月)")
 _ALONE = re.compile(r"\b(?:just|only) (?:me|myself|one of us)\b|就我自己|只有我(?:自己)?")
 _VAGUE = re.compile(
@@ -100,7 +110,7 @@ def number_in(text: str) -> float | None:
     english = _ENGLISH_ORDINAL.findall(plain)
     found = _numbers(_ENGLISH_ORDINAL.sub(" ", _ORDINAL.sub(" ", plain)))
     if not found and len(set(english)) == 1:
-        return _ENGLISH_ORDINALS.index(english[0]) + 1
+        return ENGLISH_ORDINALS.index(english[0]) + 1
     found = found or _numbers(plain)
     if not found and _ALONE.search(plain):
         return 1

@@ -247,12 +247,7 @@ def holds_words(text: str, words: str) -> bool:
     """Return whether a text contains words; whole words, if they are separated by spaces."""
     found = text.find(words)
     while found >= 0 and words:
-        end = found + len(words)
-        cut = any(
-            0 < at < len(text) and all(each.isascii() and each.isalnum() for each in text[at - 1 : at + 1])
-            for at in (found, end)
-        )
-        if not cut:
+        if not _cuts_word(text, found) and not _cuts_word(text, found + len(words)):
             return True
         found = text.find(words, found + 1)
     return False
@@ -299,15 +294,19 @@ def _find_value_within(text: str, name: str, schema: Schema) -> Any | Missing:  
     return found[0] if len(found) == 1 else MISSING
 
 
-def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    form = normalise(said)
+def _choices_within(form: str, schema: Schema) -> list[tuple[str, Any]]:
+    """Return the names of choices in a normalized text, with their values; none within a longer one."""
     held = [
         (normalise(called), choice.value)
         for choice in choices_of(schema)
         for called in choice.names
         if holds_words(form, normalise(called))
     ]
-    longest = [value for word, value in held if not any(word != other and word in other for other, _ in held)]
+    return [(name, value) for name, value in held if not any(name != n and name in n for n, _ in held)]
+
+
+def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
+    longest = [value for _, value in _choices_within(normalise(said), schema)]
     longest = longest or [each.value for each in choices_at(said, choices_of(schema))]
     same = all(value == longest[0] for value in longest)
     return _validate(name, longest[0], schema) if longest and same else MISSING
@@ -498,15 +497,7 @@ def _find_person_part(message: str, schemas: Schema, found: Sequence[SlotMatch])
 
 def _find_choices(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
     form = normalise(message)
-    held = [
-        (normalise(called), choice.value)
-        for choice in choices_of(schema)
-        for called in choice.names
-        if holds_words(form, normalise(called))
-    ]
-    for called, value in held:
-        if any(called != other and called in other for other, _ in held):
-            continue
+    for called, value in _choices_within(form, schema):
         start = form.find(called) if len(form) == len(message) else 0
         yield SlotMatch(name, value, start, start + len(called) if len(form) == len(message) else 0)
 

@@ -19,7 +19,8 @@ from anyio import to_thread
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config.flow_file import FlowFileWatcher, LoadedFlows, read_flow_file
 from loom_core.flow.config.models import DocumentsSource, HttpSource, LocalSource, McpSource
-from loom_core.flow.executor.definition import iter_steps, server_tools
+from loom_core.flow.config.models_step import iter_steps
+from loom_core.flow.executor.definition import server_tools
 from loom_core.installation import how_to_install
 from loom_flow.settings import invocation
 

@@ -233,10 +233,7 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
         flow_id=reply.flow_id,
         run_id=reply.run_id,
         pending=[pending_info(each) for each in pending],
-        citations=[
-            CitationInfo(id=each.id, source=each.source, title=each.title, text=each.text)
-            for each in reply.citations
-        ],
+        citations=[CitationInfo.model_validate(each, from_attributes=True) for each in reply.citations],
         structured=_object(structured),
         waiting=None
         if waiting is None
@@ -273,20 +270,7 @@ def chat_text(result: ChatResult, language: Language) -> str:
 
 def route_info(route: RoutingOutcome) -> RouteInfo:
     """Return a route as data."""
-    return RouteInfo(
-        action=route.action,
-        how=route.how,
-        flow_id=route.flow_id,
-        pattern=route.pattern,
-        start=route.start,
-        end=route.end,
-        skills=list(route.skills),
-        tool=route.tool,
-        candidates=list(route.candidates),
-        confidence=route.confidence,
-        reason=route.reason,
-        problem=route.problem,
-    )
+    return RouteInfo.model_validate(route, from_attributes=True)
 
 
 def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from loom_core.errors import LoomError
-from loom_core.flow.executor.definition import REQUEST_STEP, iter_steps
+from loom_core.flow.config.models_step import iter_steps
+from loom_core.flow.executor.definition import REQUEST_STEP
 from loom_core.flow.executor.inputs import with_properties
 from loom_core.flow.executor.state import Frame, StepStatus
 from loom_core.flow.expressions import MISSING, ExpressionValues, evaluate, fill, text_of
 from loom_core.flow.expressions.expression import look_up, parse_pointer
+from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.understanding.choices import ValueChoice, choices_schema, with_titles
 from loom_core.flow.understanding.formats import format_in_words
 from loom_core.runs.stopwatch import Stopwatch
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.questions import FlowQuestions
     from loom_core.flow.executor.recorder import FlowRecorder
 
-__all__ = ["OptionsError", "RunActivity", "RunScope", "StepOutcome", "StepResponse", "is_begun"]
+__all__ = ["OptionsError", "RunActivity", "RunScope", "StepOutcome", "is_begun"]
 
 _MAX_CHOICES = 200  # that are offered
 _ASKED = frozenset({"ask", "confirm"})
@@ -38,28 +40,13 @@ class OptionsError(LoomError):
     """The choices of a question are no list, or have no values."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepResponse:
-    """A response: of an HTTP server; or the result of a tool or a flow, as a body.
-
-    Attributes:
-        status: HTTP status; 200 where there is none.
-        headers: by name in lower case.
-        body: JSON, or a text.
-    """
-
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: Any = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
     """Outcome of executing a step once.
 
     Attributes:
         status: its own status; its criteria may still fail it.
-        response: the response; None for none.
+        response: the response; that of a tool or a flow has its result as body, and the status 200.
         outputs: outputs in addition to the configured ones.
         problem: why it failed.
         said: why it failed, for users; empty if they need not know.
@@ -71,7 +58,7 @@ class StepOutcome:
     """
 
     status: StepStatus = "success"
-    response: StepResponse | None = None
+    response: EndpointResult | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     problem: str = ""
     said: str = ""
@@ -83,7 +70,7 @@ class StepOutcome:
     @classmethod
     def of(cls, body: Any, **outputs: Any) -> StepOutcome:  # noqa: ANN401 - JSON
         """Return a success with a result as its response."""
-        return cls(response=StepResponse(body=body), outputs=outputs)
+        return cls(response=EndpointResult(200, {}, body), outputs=outputs)
 
     def unreadable(self, problem: str, *, said: str, risky: bool) -> StepOutcome:
         """Return an outcome whose response cannot be read, although the step may have been done."""
@@ -126,7 +113,7 @@ class RunScope:
         step_id: str = "",
         outputs: Mapping[str, Any] | None = None,
         *,
-        response: StepResponse | None = None,
+        response: EndpointResult | None = None,
     ) -> ExpressionValues:
         """Return the values of expressions in a frame.
 

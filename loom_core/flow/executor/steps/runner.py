@@ -17,13 +17,13 @@ from loom_core.errors import ConfigError, LLMError, LoomError, NetError, StoreEr
 from loom_core.flow.executor.definition import step_title
 from loom_core.flow.executor.questions import DeclinedError
 from loom_core.flow.executor.state import Frame, StepState
-from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
+from loom_core.flow.executor.steps.context import RunScope, StepOutcome, is_begun
 from loom_core.flow.executor.steps.nested import NestedSteps
 from loom_core.flow.executor.steps.waiting import ask_user, confirm_step, wait_outside
 from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.expressions.template import pieces_of
 from loom_core.flow.http.request import is_lost
-from loom_core.flow.http.response import interpret_response
+from loom_core.flow.http.response import EndpointResult, interpret_response
 from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.llm.interface import OutputSchema
@@ -306,17 +306,16 @@ class StepRunner:
                 said=self.scene.wording.describe_failed_request(error.failure, unsure=changes and lost),
                 maybe_done=lost,
             )
-        response = StepResponse(result.status, result.headers, result.body)
         try:
             judgement = interpret_response(endpoint, result, values)
         except LoomError as error:
             said = self.scene.wording.unusable
-            return StepOutcome(response=response).unreadable(str(error), said=said, risky=risky)
+            return StepOutcome(response=result).unreadable(str(error), said=said, risky=risky)
         if judgement.is_success:
-            return StepOutcome(response=response, outputs={"result": judgement.result})
+            return StepOutcome(response=result, outputs={"result": judgement.result})
         return StepOutcome(
             status="unknown" if risky and is_lost(result.status) else "failure",
-            response=response,
+            response=result,
             problem=judgement.problem,
             said=self.scene.wording.part_of(judgement.told)
             or self.scene.wording.describe_failed_request(
@@ -656,7 +655,7 @@ class _ToolStep:
         lost = result.status in {"timeout", "unknown"} or doubt == "lost"
         return StepOutcome(
             status="unknown" if lost and not repeatable else "failure",
-            response=StepResponse(_FAILED_STATUS, body=body),
+            response=EndpointResult(_FAILED_STATUS, {}, body),
             problem=str(output.metadata.get(PROBLEM) or output.text),
             said=self._message(result, unsure=lost and not repeatable),
             maybe_done=lost or doubt is not None,

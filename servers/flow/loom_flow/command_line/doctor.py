@@ -11,7 +11,8 @@ import anyio
 
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_warnings, read_flow_file
-from loom_core.flow.executor.definition import iter_steps, server_tools
+from loom_core.flow.config.models_step import iter_steps
+from loom_core.flow.executor.definition import server_tools
 from loom_core.server.cli.health import HealthSection, fine, problem, problem_from_error, warning
 from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
-from loom_core.flow.executor.definition import iter_steps
+from loom_core.flow.config.models_step import iter_steps
 from loom_core.flow.executor.inputs import check_known, missing_inputs, validate_inputs, with_defaults
 from loom_core.flow.expressions import ExpressionValues, text_of
 from loom_core.flow.expressions.template import pieces_of
