@@ -12,17 +12,18 @@ from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.flow.config.step_validation import (
     NAME_INPUT,
+    NO_SCHEMA,
     TemplateText,
     address_problems,
     endpoint_problems,
     endpoint_texts,
     input_names,
-    missing_message,
     reference_problems,
     secret_problems,
     step_problems,
     step_texts,
     texts_in,
+    unknown_name,
     unreadable_problem,
     walk_steps,
 )
@@ -115,11 +116,8 @@ def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
     places += [(("model", "fallbacks", at), each) for at, each in enumerate(file.model.fallbacks)]
     for path, model in places:
         if model.provider not in {*known, _SCRIPTED}:
-            yield ConfigProblem(
-                (*path, "provider"),
-                f"there is no provider of language models {model.provider[:80]!r}.",
-                missing_message(model.provider, known, none=""),
-            )
+            start = "there is no provider of language models"
+            yield unknown_name((*path, "provider"), start, model.provider, known, none="")
 
 
 def _address_problems(file: FlowFile) -> Iterator[ConfigProblem]:
@@ -216,21 +214,15 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
         path = ("skills", index)
         for number, name in enumerate(skill.tools):
             if skill.enabled and ":" not in name and name not in tools:
-                yield ConfigProblem(
-                    (*path, "tools", number),
-                    f"there is no tool {name[:80]!r}.",
-                    missing_message(name, tools, none=DESCRIBE_TOOL),
-                )
+                at = (*path, "tools", number)
+                yield unknown_name(at, "there is no tool", name, tools, none=DESCRIBE_TOOL)
         if skill.confirm:
             yield from reference_problems([TemplateText((*path, "confirm"), skill.confirm)], None, {})
         for key, named in (("depends_on", skill.depends_on), ("excludes", skill.excludes)):
             for number, other in enumerate(named):
                 if other not in ids:
-                    yield ConfigProblem(
-                        (*path, key, number),
-                        f"there is no skill {other[:80]!r}.",
-                        missing_message(other, ids, none="Give one this `id`."),
-                    )
+                    at = (*path, key, number)
+                    yield unknown_name(at, "there is no skill", other, ids, none="Give one this `id`.")
                 elif other == skill.id and key == "excludes":
                     yield ConfigProblem((*path, key, number), "that is the skill itself.", "Leave it out.")
         both = set(skill.depends_on) & set(skill.excludes)
@@ -269,13 +261,7 @@ _RESULTS = "results"
 
 @dataclass(frozen=True, slots=True)
 class ValidationContext:
-    """The parts of a file that validation of one flow needs.
-
-    Attributes:
-        file: the whole file.
-        tools: names of tools that steps and skills may name.
-        flows: the enabled flows by id.
-    """
+    """A file, its enabled flows by id, and the names of tools that steps and skills may name."""
 
     file: FlowFile
     tools: Collection[str]
@@ -358,11 +344,9 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
         return
     for index, name in enumerate(cast("list[str]", required)):
         if name not in names:
-            yield ConfigProblem(
-                (*path, "required", index),
-                f"`required` names {name[:80]!r}, which is not a property.",
-                missing_message(name, names, none="Name it in `properties`."),
-            )
+            end, none = ", which is not a property.", "Name it in `properties`."
+            at = (*path, "required", index)
+            yield unknown_name(at, "`required` names", name, names, none=none, end=end)
 
 
 def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
@@ -434,11 +418,8 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
     """Yield references of a step to tools, flows and inputs that do not exist."""
     step, path = placed.step, placed.path
     if step.tool and ":" not in step.tool and step.tool not in around.tools:
-        yield ConfigProblem(
-            (*path, "tool"),
-            f"there is no tool {step.tool[:80]!r}.",
-            missing_message(step.tool, around.tools, none=DESCRIBE_TOOL),
-        )
+        at = (*path, "tool")
+        yield unknown_name(at, "there is no tool", step.tool, around.tools, none=DESCRIBE_TOOL)
     if step.ask is not None and step.ask.answer is not None:
         answer = {"type": "object", "properties": {_ANSWER: step.ask.answer}}
         yield from schema_problems(answer, (*path, "ask", "schema"))
@@ -450,11 +431,8 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
         return
     flow = around.flows.get(step.workflow_id)
     if flow is None:
-        yield ConfigProblem(
-            (*path, "workflowId"),
-            f"there is no flow {step.workflow_id[:80]!r}.",
-            missing_message(step.workflow_id, around.flows, none="Write one."),
-        )
+        at = (*path, "workflowId")
+        yield unknown_name(at, "there is no flow", step.workflow_id, around.flows, none="Write one.")
         return
     if placed.is_concurrent and _has_ask_step(flow.steps):
         yield ConfigProblem(
@@ -465,11 +443,8 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
     names = input_names(flow.input_schema)
     for index, parameter in enumerate(step.parameters):
         if names is not None and parameter.name not in names:
-            yield ConfigProblem(
-                (*path, "parameters", index, "name"),
-                f"the flow {flow.flow_id!r} has no input {parameter.name[:80]!r}.",
-                missing_message(parameter.name, names, none="Leave it out."),
-            )
+            at, start = (*path, "parameters", index, "name"), f"the flow {flow.flow_id!r} has no input"
+            yield unknown_name(at, start, parameter.name, names, none="Leave it out.")
 
 
 def _llm_problems(llm: LLMConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
@@ -487,13 +462,9 @@ def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterato
     ask = placed.step.ask
     if ask is None or not ask.into or _has_own_schema(ask) or inputs is None or ask.into in inputs:
         return
-    yield ConfigProblem(
-        (*placed.path, "ask", "into"),
-        f"no schema defines the input {ask.into[:80]!r}, which takes the answer.",
-        missing_message(
-            ask.into, inputs, none="Name it in `input_schema`, or give the question `schema` or `options`."
-        ),
-    )
+    at, end = (*placed.path, "ask", "into"), ", which takes the answer."
+    none = "Name it in `input_schema`, or give the question `schema` or `options`."
+    yield unknown_name(at, NO_SCHEMA, ask.into, inputs, none=none, end=end)
 
 
 def _has_ask_step(steps: Sequence[StepConfig]) -> bool:
@@ -511,11 +482,8 @@ def _pattern_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProb
             continue
         for group in groups:
             if names is not None and group not in names:
-                yield ConfigProblem(
-                    at,
-                    f"no schema defines the input {group[:80]!r}, which a named group fills.",
-                    missing_message(group, names, none=NAME_INPUT),
-                )
+                end = ", which a named group fills."
+                yield unknown_name(at, NO_SCHEMA, group, names, none=NAME_INPUT, end=end)
 
 
 def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProblem]:

@@ -60,9 +60,7 @@ _SOURCE_ADVICE = "Give the OpenAPI description, too: --source NAME=FILE."
 class Operation:
     """Method and path of the request that a step makes.
 
-    Attributes:
-        method: in upper case.
-        path: with `{name}` for parameters; an absolute address if there are several servers.
+    The path has `{name}` for parameters; it is an absolute address if there are several servers.
     """
 
     method: str
@@ -274,13 +272,9 @@ _SMALL_WORDS = frozenset("a an the all new one some my your this that of for to 
 
 @dataclass(slots=True)
 class _Operation:
-    """An operation of the description.
+    """An operation of the description, with the parameters of its path.
 
-    Attributes:
-        name: `METHOD /path`.
-        id: its `operationId`, else made of its method and path.
-        part: its description.
-        parameters: its parameters, with those of its path.
+    Its name is `METHOD /path`; its id is its `operationId`, else made of its method and path.
     """
 
     name: str

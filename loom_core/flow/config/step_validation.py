@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAME_INPUT",
+    "NO_SCHEMA",
     "PlacedStep",
     "TemplateText",
     "address_problems",
@@ -32,12 +33,12 @@ __all__ = [
     "endpoint_problems",
     "endpoint_texts",
     "input_names",
-    "missing_message",
     "reference_problems",
     "secret_problems",
     "step_problems",
     "step_texts",
     "texts_in",
+    "unknown_name",
     "unreadable_problem",
     "walk_steps",
 ]
@@ -46,6 +47,7 @@ _TextKind: TypeAlias = Literal["template", "url", "expression", "output", "condi
 """The kind of a text: a template, an address template, an expression, an output expression (may end in `?`),
 or a condition."""
 
+NO_SCHEMA = "no schema defines the input"
 NAME_INPUT = "Name it in the `properties` of `input_schema`."
 """Advice where no input has a name."""
 
@@ -55,13 +57,7 @@ _GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-conf
 
 @dataclass(frozen=True, slots=True)
 class TemplateText:
-    """A text with references.
-
-    Attributes:
-        path: its path.
-        text: the text.
-        kind: the kind of the text.
-    """
+    """A text with references."""
 
     path: ConfigPath
     text: str
@@ -127,15 +123,10 @@ def reference_problems(
             if each.root == "inputs" and each.path:
                 name = each.path[0]
                 if inputs is not None and name not in inputs:
-                    yield ConfigProblem(
-                        text.path,
-                        f"no schema defines the input {name[:_SHOWN]!r}.",
-                        missing_message(name, inputs, none=NAME_INPUT),
-                    )
+                    yield unknown_name(text.path, NO_SCHEMA, name, inputs, none=NAME_INPUT)
             elif each.root == "outputs" and each.path and each.path[0] not in own:
-                name = each.path[0][:_SHOWN]
-                advice = missing_message(name, own, none="Name it in the `outputs` of the flow.")
-                yield ConfigProblem(text.path, f"the flow has no output {name!r}.", advice)
+                none = "Name it in the `outputs` of the flow."
+                yield unknown_name(text.path, "the flow has no output", each.path[0], own, none=none)
             elif each.root in {"item", "index"} and not inside:
                 yield ConfigProblem(
                     text.path,
@@ -161,8 +152,8 @@ def _output_problems(
 ) -> Iterator[ConfigProblem]:
     step, *rest = expression.path
     if step not in outputs:
-        advice = missing_message(step, outputs, none="Name one of the steps of this flow.")
-        yield ConfigProblem(path, f"there is no step {step[:_SHOWN]!r}.", advice)
+        none = "Name one of the steps of this flow."
+        yield unknown_name(path, "there is no step", step, outputs, none=none)
     elif before is not None and step not in before:
         yield ConfigProblem(
             path,
@@ -170,14 +161,21 @@ def _output_problems(
             "Refer to a step before this one, or move it.",
         )
     elif rest and rest[0] not in outputs[step]:
-        yield ConfigProblem(
-            path,
-            f"the step {step!r} has no output {rest[0][:_SHOWN]!r}.",
-            missing_message(rest[0], outputs[step], none="Name it in the `outputs` of the step."),
-        )
+        none = "Name it in the `outputs` of the step."
+        yield unknown_name(path, f"the step {step!r} has no output", rest[0], outputs[step], none=none)
 
 
-def missing_message(name: str, known: Collection[str], *, none: str) -> str:
+def unknown_name(
+    path: ConfigPath, start: str, name: str, known: Collection[str], *, none: str, end: str = "."
+) -> ConfigProblem:
+    """Return the problem of an unknown name, whose message has the name between `start` and `end`.
+
+    `none` is the advice if there are no names at all.
+    """
+    return ConfigProblem(path, f"{start} {name[:_SHOWN]!r}{end}", _missing_message(name, known, none=none))
+
+
+def _missing_message(name: str, known: Collection[str], *, none: str) -> str:
     """Return advice for an unknown name.
 
     `none` is the advice if there are no names at all.
@@ -244,14 +242,7 @@ _KINDS = ["workflowId" if kind == "workflow" else kind for kind in get_args(Step
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A step and its path.
-
-    Attributes:
-        path: its path.
-        step: the step.
-        siblings: ids of the steps of its list, itself included.
-        around: the steps that it is inside of, outermost first.
-    """
+    """A step with its path, the ids of its list and the steps that it is inside of, outermost first."""
 
     path: ConfigPath
     step: StepConfig
@@ -408,7 +399,7 @@ def _action_problems(
                 f"there is no step {action.step_id[:80]!r} in this list."
                 if action.step_id
                 else "it needs a step.",
-                missing_message(action.step_id, placed.siblings, none="Name one."),
+                _missing_message(action.step_id, placed.siblings, none="Name one."),
             )
         if action.response and (action.type != "end" or placed.around):
             yield ConfigProblem((*at, "response"), "the user reads a response at the end of the flow only.")

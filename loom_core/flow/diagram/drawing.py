@@ -49,14 +49,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A step at its place.
-
-    Attributes:
-        step: the step.
-        box: its card; the head, if there are lists inside it.
-        frame: the rectangle around the head and the lists; None if there are none.
-        columns: the lists inside it.
-    """
+    """A step at its place; if there are lists inside it, `box` is its head and `frame` surrounds all."""
 
     step: StepShape
     box: Box
@@ -66,13 +59,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A list of steps at its place.
-
-    Attributes:
-        steps: the list.
-        label: its label; None if it has none.
-        cards: its steps.
-    """
+    """A list of steps at its place."""
 
     steps: StepListShape
     label: Box | None
@@ -98,15 +85,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A flow's diagram.
-
-    Attributes:
-        column: its steps; its label is the start.
-        end: the label of its end.
-        lines: the lines.
-        width: width of the whole.
-        height: height of the whole.
-    """
+    """A flow's diagram. The label of its column is the start."""
 
     column: Column
     end: Box
@@ -177,13 +156,9 @@ class _CardPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Jump:
-    """A transition to another place than the next one.
+    """A transition to another place than the next one, by numbers of cards of the column.
 
-    Attributes:
-        source: number of the card among those of the column.
-        target: number of the target; the number of cards for the end of the list.
-        y: place of its row, from the top of the column.
-        transition: the transition.
+    The number of cards stands for the end of the list; `y` is the place of its row, from the column's top.
     """
 
     source: int
@@ -206,11 +181,8 @@ class _Jump:
 class _Lane:
     """The jumps to one target in one direction.
 
-    Attributes:
-        side: 1 on the right of the column, -1 on the left.
-        top: its upper end, from the top of the column.
-        bottom: its lower end, likewise.
-        place: its number from the column outwards.
+    It is on the right of the column (1) or on the left (-1); its place is its number, outwards; `top` and
+    `bottom` are from the top of the column.
     """
 
     side: Literal[1, -1]

@@ -90,13 +90,7 @@ class StepListShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowShape:
-    """A flow.
-
-    Attributes:
-        flow_id: its id.
-        title: its title.
-        steps: its steps; its only request, if it has none.
-    """
+    """A flow; its only request is its step if it has none."""
 
     flow_id: str
     title: str

@@ -51,15 +51,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class FilledRequest:
-    """A request ready to be sent.
-
-    Attributes:
-        method: HTTP method.
-        url: the address with its query, which may contain secrets.
-        headers: headers by name; they may contain secrets.
-        content: the body.
-        has_secrets: whether it contains a secret.
-    """
+    """A request ready to be sent; its address and headers may contain secrets."""
 
     method: Method
     url: str = field(repr=False)

@@ -298,14 +298,7 @@ _MAX_CHOICE_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Disambiguation:
-    """A disambiguation question: candidate flows for a message.
-
-    Attributes:
-        message: the message.
-        flows: ids of the candidates, the most likely first.
-        parameters: inputs in the message, by flow.
-        reason: why the question is asked, such as the model's words.
-    """
+    """A disambiguation question: candidate flows, the most likely first, with their inputs in the message."""
 
     message: str
     flows: tuple[str, ...]

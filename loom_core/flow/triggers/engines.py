@@ -43,13 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PatternSpan:
-    """The span of a pattern's match.
-
-    Attributes:
-        start: index of the first character.
-        end: index after the last one.
-        groups: spans of the named groups that took part.
-    """
+    """The span of a pattern's match, and those of the named groups that took part."""
 
     start: int
     end: int

@@ -47,14 +47,9 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ClauseContext:
-    """A part of a message with its context.
+    """A part of a message, and the texts before and after it in its clause.
 
-    Attributes:
-        before: text before it, in its clause.
-        inside: the part itself.
-        after: text after it, in its clause.
-        later: the same, and the following clauses.
-        pattern: the matching pattern.
+    `later` is the text after it with the following clauses.
     """
 
     before: str

@@ -31,10 +31,6 @@ class NormalText:
 
     Half-width and full-width forms become one, `①` becomes `1`, `㎏` becomes `kg`: the text may be longer
     than the message, or shorter. Case is preserved.
-
-    Attributes:
-        original: the message.
-        text: its normalized form.
     """
 
     original: str

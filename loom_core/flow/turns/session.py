@@ -81,13 +81,7 @@ class KeyedMessage:
 
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
-    """A message of an operator to the user.
-
-    Attributes:
-        id: unique id, with the run and the seq of the event.
-        by: the operator.
-        text: the message.
-    """
+    """A message of an operator to the user; its id has the run and the seq of the event."""
 
     id: str
     by: str

@@ -392,15 +392,7 @@ _SHORT = 2  # characters of a Latin name that is too short to search for
 
 @dataclass(frozen=True, slots=True)
 class SlotMatch:
-    """A slot match: a value for an input in a message.
-
-    Attributes:
-        name: name of the input.
-        value: valid by its schema.
-        start: start of the value in the message.
-        end: end of the value.
-        labelled: whether the message names the input.
-    """
+    """A value for an input in a message, valid by its schema; `labelled`: the message names the input."""
 
     name: str
     value: Any

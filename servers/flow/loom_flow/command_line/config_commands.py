@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, get_args
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
@@ -25,7 +26,6 @@ from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.evaluation import read_text
 from loom_flow import PROGRAM
 from loom_flow.settings import invocation
-from loom_flow.starter import starter_text
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +46,8 @@ def _init(args: argparse.Namespace, settings: Settings) -> int:
         raise InvalidInputError(
             f"{path} already exists.", advice="Choose another with --config, or overwrite it with --force."
         )
-    text, notes, tried = starter_text(), list[str](), [("chat",), ("explain", "请给我回电")]
+    text = files("loom_flow.starter").joinpath("flow.json").read_text(encoding="utf-8")
+    notes, tried = list[str](), [("chat",), ("explain", "请给我回电")]
     if args.description:
         found = flows_of_openapi(read_text(args.description), args.operation, name=str(args.description))
         text, notes, tried = found.text(), [*found.notes], [("validate",), ("chat",)]
