@@ -340,7 +340,7 @@ async def _flow_answer_unasked(texts: _Texts) -> str:
 
 async def _of_flow_answer(texts: _Texts, known: KnowledgeAnswer) -> str:
     llm = MockLLM([texts.text])
-    phrases = Phrases.of("zh" if texts.chinese else "en")
+    phrases = Phrases("zh" if texts.chinese else "en")
     await Answerer(llm, titles=["leave"]).answer(
         texts.question, known, conversation=(), phrases=phrases, first=texts.text
     )
@@ -394,7 +394,7 @@ PROMPTS: Mapping[str, tuple[str, Callable[[_Texts], Awaitable[str]]]] = {
     "flow: answer, nothing found": ("flow.runtime", _flow_answer_without_passages),
     "flow: answer, sources failed": ("flow.runtime", _flow_answer_unasked),
     "flow: skill": ("flow.runtime.skills", _skill),
-    "flow: step of a model": ("flow.executor.steps.llm", _llm_step),
+    "flow: step of a model": ("flow.executor.steps.runner", _llm_step),
 }
 """Every prompt by its name, with the module of `loom_core` that sends it."""
 
