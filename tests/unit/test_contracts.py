@@ -18,7 +18,7 @@ _TOOL = Path(__file__).parents[2] / "tools" / "contract.py"
 # without spaces; and with its output schema, which some hosts show a model, too. In an empty home.
 TOKENS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "agent": {
-        "agent_run": (384, 600),
+        "agent_run": (382, 598),
         "agent_wait": (144, 360),
         "agent_reply": (130, 346),
         "agent_decide": (301, 517),

@@ -118,7 +118,7 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
         ] = None,
         idempotency_key: Annotated[str, Field(description="The same key gets the same run.")] = "",
         attachments: Annotated[
-            list[str] | None, Field(description="`data:` URLs, URLs, paths, server:uri.")
+            list[str] | None, Field(description="URLs, also data:, paths, server:uri.")
         ] = None,
     ) -> ToolReply[RunInfo]:
         # After an input request of the multi round-trip protocol this is called again, for the same run.
