@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import anyio
 import pytest
 
@@ -15,12 +17,14 @@ async def test_what_takes_too_long_is_ended():
 
 
 async def test_progress_starts_the_time_again_but_not_for_ever():
-    with CallClock(0.6) as clock:
+    with CallClock(3600) as clock:
         for _ in range(4):
-            await anyio.sleep(0.2)
+            before = anyio.current_effective_deadline()
+            await anyio.sleep(0.001)
             clock.restart()
+            assert anyio.current_effective_deadline() > before
     assert not clock.late
-    with anyio.fail_after(5), CallClock(0.05) as clock:
+    with CallClock(0.05) as clock:
         while True:
             await anyio.sleep(0.01)
             clock.restart()
@@ -28,11 +32,20 @@ async def test_progress_starts_the_time_again_but_not_for_ever():
 
 
 async def test_no_time_passes_while_it_is_stopped_even_twice():
-    with CallClock(0.1) as clock:
-        with clock.pause(), clock.pause():
-            await anyio.sleep(0.15)
-            clock.restart()
-            await anyio.sleep(0.05)
+    with CallClock(3600) as clock:
+        before = anyio.current_effective_deadline()
+        with clock.pause():
+            with clock.pause():
+                clock.restart()
+            assert anyio.current_effective_deadline() == math.inf
+            await anyio.sleep(0.001)
+        assert before < anyio.current_effective_deadline() < anyio.current_time() + 3600
+
+
+async def test_after_a_pause_the_time_that_was_left_goes_on():
+    with CallClock(0.05) as clock:
+        with clock.pause():
+            await anyio.sleep(0.1)
         assert not clock.late
         await anyio.sleep_forever()
     assert clock.late

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 import anyio
@@ -44,12 +43,10 @@ async def test_sections_come_in_the_order_of_the_checks_whatever_ends_first():
 
 async def test_a_check_that_hangs_is_given_up_and_told():
     never = threading.Event()
-    began = time.monotonic()
     report = await report_of(
         Check("disk", blocking(lambda: section(str(never.wait()))), seconds=0.05),
         Check("port", blocking(lambda: section("port"))),
     )
-    assert time.monotonic() - began < 5
     disk, port = report.sections
     assert (disk.name, disk.findings[0].code) == ("disk", "gives-no-answer")
     assert "within 0.05 s" in disk.findings[0].message

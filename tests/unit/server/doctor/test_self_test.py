@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import anyio
@@ -70,9 +69,7 @@ async def test_a_slow_start_is_a_warning_and_is_not_tried_again():
 
 
 async def test_a_server_that_never_answers_is_too_slow_and_killed():
-    began = time.monotonic()
-    found = await found_in("mute", timeouts=HostTimeouts(gives_up=1.0))
-    assert time.monotonic() - began < 10
+    found = await found_in("mute", "stays", timeouts=HostTimeouts(gives_up=1.0))
     assert (found.code, found.severity) == ("too-slow", "problem")
     assert "did not answer within 1 s" in found.message
 

@@ -103,14 +103,12 @@ async def test_a_flood_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_time_ends_a_command_and_all_that_it_has_started(tmp_path: Path) -> None:
     command = (
-        "echo before; trap '' TERM; sleep 60 & echo $! > child; (sleep 60 & echo $! > grandchild);"
-        " setsid sleep 60 & echo $! > escaped; sleep 60"
+        "echo before; trap '' TERM; sleep 600 & echo $! > child; (sleep 600 & echo $! > grandchild);"
+        " setsid sleep 600 & echo $! > escaped; sleep 600"
     )
-    begun = time.perf_counter()
 
     output = await _run(tmp_path, command, timeout=1.5)
 
-    assert time.perf_counter() - begun < 10
     assert output.is_error
     assert output.text.startswith("before\n[ended after 1.5 seconds")
     names = ["child", "grandchild", *(["escaped"] if sys.platform == "linux" else [])]
@@ -118,12 +116,9 @@ async def test_time_ends_a_command_and_all_that_it_has_started(tmp_path: Path) -
 
 
 async def test_what_is_left_in_the_background_is_ended_and_not_waited_for(tmp_path: Path) -> None:
-    begun = time.perf_counter()
-
-    output = await _run(tmp_path, "sleep 60 & echo $! > child; echo done")
+    output = await _run(tmp_path, "sleep 600 & echo $! > child; echo done")
 
     assert output.text.startswith("done\n[exit code 0")
-    assert time.perf_counter() - begun < 10
     await _until_gone(tmp_path / "child")
 
 
@@ -144,14 +139,12 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_a_thread_runs_nothing
     owners = [object() for _ in range(int(threads.total_tokens))]
     for owner in owners:
         threads.acquire_on_behalf_of_nowait(owner)
-    begun = time.perf_counter()
 
     with anyio.move_on_after(0.1):
         await _run(tmp_path, "touch done")
     for owner in owners:
         threads.release_on_behalf_of(owner)
 
-    assert time.perf_counter() - begun < 3
     assert not (tmp_path / "done").exists()
 
 
@@ -211,7 +204,7 @@ def test_what_is_for_terminals_only_is_left_out(written: str, read: str) -> None
 
 @pytest.mark.hostile("patterns")
 def test_endless_beginnings_of_sequences_take_no_longer_than_their_size_allows() -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     for unit in ("\x1b[", "\x1b]", "\x1b", "\r", "\x1b[1;"):
         terminal_text(unit * 100_000)
-    assert time.perf_counter() - begun < 3
+    assert time.thread_time() - begun < 3

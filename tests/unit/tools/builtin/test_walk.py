@@ -74,9 +74,9 @@ def test_an_expression_that_cannot_be_used_is_told_why(pattern: str, why: str) -
 
 @pytest.mark.hostile("patterns")
 def test_no_expression_takes_longer_than_the_text_allows() -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert not text_search("(a+)+$")("a" * 50_000 + "b")
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_case_is_ignored_in_any_script() -> None:
