@@ -36,7 +36,7 @@ async def company() -> AsyncGenerator[Any]:
     config = uvicorn.Config(business.app(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve([listener]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not server.started:
             await anyio.lowlevel.checkpoint()
     yield business

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import anyio
@@ -71,7 +70,6 @@ async def test_a_server_that_fails_or_hangs_costs_its_own_tools_only(tmp_path: P
     broken = ServerConfig(name="broken", transport="stdio", command="no-such-command-anywhere")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "mcp.json").write_text('{"mcpServers": {"wrong": {"args": []}}}')
-    start = time.perf_counter()
 
     async with opened(good.config(), hangs.config(start_seconds=3.0), broken) as registry:
         assert [tool.name for tool in registry.tools()] == ["good:query"]
@@ -82,7 +80,6 @@ async def test_a_server_that_fails_or_hangs_costs_its_own_tools_only(tmp_path: P
         assert "no-such-command-anywhere" in states["broken"].problem
         assert states["wrong"].state == "misconfigured"
         assert "neither a command nor a url" in states["wrong"].problem
-    assert time.perf_counter() - start < 40
 
 
 async def test_a_good_server_is_usable_before_a_slow_one_is_given_up(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,9 +145,7 @@ async def test_a_pattern_for_its_own_answer_cannot_stop_us(tmp_path: Path, opene
     schema = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
     server = Listed(tmp_path, "s", offered("a", outputSchema=schema), structured={"x": "a" * 60 + "b"})
     async with opened(server.config()) as registry:
-        start = time.perf_counter()
         output = await registry.find("s:a").call({})
 
-        assert time.perf_counter() - start < 10
         assert output.structured is None
         assert not output.is_error

@@ -113,7 +113,7 @@ async def test_a_model_that_takes_too_long_is_not_waited_for():
     llm = MockProvider([_sections()], delay=60)
     summariser = Summarizer(llm, tokens=500, seconds=0.01, window=16_000)
 
-    with anyio.fail_after(5), pytest.raises(LLMError, match=r"within 0\.01 s") as raised:
+    with anyio.fail_after(30), pytest.raises(LLMError, match=r"within 0\.01 s") as raised:
         await summariser.summarize(_TALK, goal="", chinese=True, spent=lambda _: None)
     assert raised.value.failure == "timeout"
 

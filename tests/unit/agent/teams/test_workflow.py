@@ -67,7 +67,7 @@ async def test_steps_that_do_not_wait_for_each_other_run_at_the_same_time() -> N
         await here.wait()
         return "2"
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert (await Workflow([_Step("a", one), _Step("b", other)]).run("")).value == {"a": "1", "b": "2"}
 
 

@@ -89,7 +89,7 @@ async def api() -> AsyncGenerator[Api]:
         uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     )
     serving = asyncio.create_task(server.serve([listener]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not server.started:
             await anyio.lowlevel.checkpoint()
     try:

@@ -47,7 +47,7 @@ async def _called_off(executor: FlowExecutor, slow: Slow, *, answers: bool) -> R
     run = await executor.journal.create(executor.build_request("f", "我要付款"))
     async with anyio.create_task_group() as group:
         group.start_soon(executor.resume, run.id)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await slow.begun.wait()
             await executor.journal.send_commands(run.id, Abort(by="小王"))
             await executor.journal.wait_until_applied(run.id, seconds=1.0)

@@ -52,7 +52,7 @@ async def _break_off(executor: FlowExecutor, run: Run, when: anyio.Event) -> Non
     """Drive a run, and be gone in the middle of it."""
     async with anyio.create_task_group() as group:
         group.start_soon(executor.resume, run.id)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await when.wait()
         group.cancel_scope.cancel()
 
@@ -245,7 +245,7 @@ async def test_a_host_drives_flows_and_an_abort_ends_what_is_under_way(
     executor = flows([_flow(_post("pay"))], limits=FlowLimits(settle_seconds=0.05))
     async with RunHost(journal, executor.runner) as host:
         run = await host.start(executor.build_request("f"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await hanging.begun.wait()
             await host.send_commands(run.id, Abort(by="王芳"))
             while run.status != "aborted":
@@ -281,7 +281,7 @@ async def test_a_host_takes_up_a_run_that_was_parked_when_it_is_answered(
     executor = flows([_flow({"stepId": "ask", "ask": "Which one?"}, _post("pay"))])
     async with RunHost(journal, executor.runner) as host:
         run = await host.start(executor.build_request("f"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while run.status != "input_required" or host.driven:
                 run = await journal.get(run.id)
             await host.send_commands(

@@ -40,7 +40,7 @@ async def test_branches_run_side_by_side_and_their_outputs_are_there_afterwards(
         begun.append(request.url.path)
         if len(begun) == 2:
             both.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await both.wait()
         return {"from": request.url.path}
 
@@ -74,7 +74,7 @@ async def test_a_branch_that_fails_lets_the_others_end(api: Api, flows: Flows) -
     failed = anyio.Event()
 
     async def slow(request: Request) -> Any:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await failed.wait()
         return {"ok": True}
 

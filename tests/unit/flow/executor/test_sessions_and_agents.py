@@ -88,7 +88,7 @@ async def test_an_agent_that_a_step_calls_goes_on_with_its_run_when_the_flow_doe
     run = await journal.create(executor.build_request("f"))
     async with anyio.create_task_group() as group:
         group.start_soon(executor.resume, run.id)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await go.wait()
         group.cancel_scope.cancel()
     run = await executor.resume(run.id)
@@ -121,7 +121,7 @@ async def test_what_goes_on_for_a_call_is_ended_with_the_run(flows: Flows) -> No
     run = await executor.journal.create(executor.build_request("f"))
     async with anyio.create_task_group() as group:
         group.start_soon(executor.resume, run.id)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await begun.wait()
         await executor.journal.send_commands(run.id, Abort(by="王芳"))
     assert (await executor.journal.get(run.id)).status == "aborted"
@@ -158,7 +158,7 @@ async def test_a_flow_that_is_left_lets_a_call_of_its_agent_end_that_must_not_be
     log = await journal.claim(run.id)
     assert log
     left = waited = False
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with log, anyio.create_task_group() as group:
             loop = executor.loop(log)
             group.start_soon(loop.execute)

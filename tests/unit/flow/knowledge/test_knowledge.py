@@ -84,7 +84,7 @@ async def test_a_slow_source_is_waited_for_no_longer_than_allowed_and_answers_th
     source.go_on = anyio.Event()
     async with KnowledgeExecutor(source, seconds=0.05) as knowledge:
         query = knowledge.pre_query("How many days?", TENANT)
-        with anyio.fail_after(2):
+        with anyio.fail_after(30):
             answer = await query.answer()
         assert (answer.outcome, answer.items) == ("late", ())
         assert answer.problem
@@ -165,7 +165,7 @@ async def test_a_source_that_fails_costs_its_knowledge_and_is_asked_again(error,
 
 async def test_leaving_ends_what_is_under_way(source) -> None:
     source.go_on = anyio.Event()
-    with anyio.fail_after(2):
+    with anyio.fail_after(30):
         async with KnowledgeExecutor(source) as knowledge:
             query = knowledge.pre_query("How many days?", TENANT)
             await anyio.wait_all_tasks_blocked()
@@ -290,12 +290,12 @@ async def test_a_slow_api_does_not_hold_up_what_does_not_need_it(server, caller)
     over = threading.Event()
 
     def slow(asked, connection: socket.socket) -> None:
-        over.wait(10)
+        over.wait(60)
         raise OSError("closed")
 
     source = api(server, caller)
     server.routes["/retrieve"] = slow
-    with anyio.fail_after(2):
+    with anyio.fail_after(30):
         async with KnowledgeExecutor(source) as knowledge:
             with knowledge.pre_query("How many days?", TENANT):
                 await anyio.wait_all_tasks_blocked()

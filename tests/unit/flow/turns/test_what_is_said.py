@@ -216,7 +216,7 @@ async def test_knowledge_that_cannot_be_asked_is_not_told_as_nothing_found() -> 
 async def test_a_model_that_takes_too_long_to_decide_is_gone_on_without() -> None:
     llm = MockProvider([MockAnswer(decides("flow", "leave"), delay=60)] * 3)
     async with talking(llm=llm, file={"decision_seconds": 0.05}) as talk:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             reply = await talk("随便说说吧")
             problem = "The model took longer than 0.05 s; `decision_seconds` may allow it more."
             assert (reply.route.action, reply.route.problem) == ("respond", problem)
@@ -230,7 +230,7 @@ async def test_a_model_that_takes_too_long_to_decide_is_gone_on_without() -> Non
 async def test_a_model_that_takes_too_long_to_answer_leaves_it_to_the_passages() -> None:
     llm = MockProvider([decides("respond"), MockAnswer("…", delay=60)])
     async with talking(llm=llm, file={"decision_seconds": 0.2}) as talk:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             reply = await talk("年假有几天")
     assert reply.text.startswith("没有找到相关的内容。")
     assert "longer than 0.2 s" in reply.route.problem

@@ -115,7 +115,7 @@ async def test_partial_answers_are_named_as_such(shelf):
 
 
 async def test_a_call_keeps_the_time_that_it_is_given():
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         output = await DocumentSearchTool(Stuck()).call({"query": "rope"}, context=CallContext(seconds=0.05))
     assert output.is_error
     assert "did not answer within 0.05 s" in output.text

@@ -74,7 +74,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 
 async def are_on_file(path: Path, number: int) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while len(entries(path)) < number:  # noqa: ASYNC110 - a file tells no one
             await anyio.sleep(0.01)
 

@@ -29,7 +29,7 @@ async def _until_gone(*files: Path) -> None:
     """Wait until the processes have ended that have written their ids into these files."""
     for file in files:
         process = int(file.read_text(encoding="utf-8"))
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while _runs(process):  # noqa: ASYNC110 - no one tells
                 await anyio.sleep(0.01)
 

@@ -274,7 +274,7 @@ async def test_safe_calls_run_side_by_side_and_results_come_in_the_models_order(
         await both[1 - arguments["n"]].wait()
         return ToolOutput(str(arguments["n"]))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         results = await ran(
             pipeline_of(Doing("x", meets)), tool_call("x", "a", n=0), tool_call("x", "b", n=1)
         )
@@ -290,7 +290,7 @@ async def test_an_agent_within_a_call_has_places_of_its_own() -> None:
         (result,) = await ran(inner, tool_call("x"))
         return ToolOutput(result.status)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         (result,) = await ran(
             pipeline_of(Doing("agent", runs_an_agent), scheduler=scheduler), tool_call("agent")
         )

