@@ -43,6 +43,8 @@ if settings.default.derandomize:  # as where `CI` is set
 
 _REASONS = 2  # for skipped tests that have a line each; a third line has the others
 _GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
+_IN_MEMORY = Path("/dev/shm")
+_ROOM = 4 << 30  # bytes that have to be free there; the folders of a run take a fraction of it
 _AS_IN_A_TERMINAL = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGCHLD", "SIGALRM")
 
 
@@ -77,9 +79,20 @@ def _keep_little_memory() -> None:
 _keep_little_memory()
 
 
+def _keep_folders_in_memory() -> None:
+    """Put the folders of tests into memory, where there is much: on a disk, databases wait at each commit."""
+    if sys.platform != "linux" or "PYTEST_DEBUG_TEMPROOT" in os.environ or not os.access(_IN_MEMORY, os.W_OK):
+        return
+    there = os.statvfs(_IN_MEMORY)
+    free = min(there.f_bavail * there.f_frsize, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if free >= _ROOM and not there.f_flag & os.ST_NOEXEC:  # tests run programs that they write
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_IN_MEMORY)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let the servers that tests start keep what they compile of Loom: each would compile it again."""
     if not hasattr(config, "workerinput"):
+        _keep_folders_in_memory()
         os.environ[processes.RUN_VARIABLE] = str(os.getpid())
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     runs_tests = hasattr(config, "workerinput") or not config.getoption("numprocesses", None)
