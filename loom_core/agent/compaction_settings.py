@@ -85,7 +85,7 @@ class CompactorFactory:
     async def make(self) -> Compactor:
         """Create the compactor of a run. The first time is slow, as lists of models are loaded."""
         from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compactor
-        from loom_core.agent.compaction.window import window_of
+        from loom_core.agent.compaction.summarizer import window_of
 
         if self._window is None:
             self._window = await to_thread.run_sync(window_of, self._llm)

@@ -1,4 +1,4 @@
-"""Summarizer: has a model summarize the transcript of a conversation's older part."""
+"""Summarizer: a model summarizes the older part of a conversation, within its context window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from anyio import to_thread
 
 from loom_core.agent.compaction.clearing import blob_address
 from loom_core.agent.compaction.summary import SECTIONS, format_sections, is_summary, parse_sections
-from loom_core.agent.compaction.window import window_of
 from loom_core.errors import LLMError
 from loom_core.llm.messages import (
     AssistantMessage,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider, LLMResponse, Usage
     from loom_core.llm.messages import Message, ToolCallPart, UserPart
 
-__all__ = ["Summarizer", "transcript", "truncate_middle"]
+__all__ = ["USUAL_WINDOW", "Summarizer", "transcript", "truncate_middle", "window_of"]
 
 _LONGER = 1.25  # tolerance for the length of a summary, as estimates differ
 _THOUGHT = 4096  # extra tokens for models that cannot turn off reasoning
@@ -265,3 +264,19 @@ def truncate_middle(text: str, longest: int) -> str:
     head = longest * 2 // 3
     tail = longest - head
     return f"{text[:head]}\n[… {len(text) - longest:,} characters left out …]\n{text[len(text) - tail :]}"
+
+
+USUAL_WINDOW = 128_000
+"""Default context window of an unknown model, in tokens: nearly all models with tool calls have at least this
+much. Configure a smaller one by `spec.window`."""
+
+
+def window_of(provider: LLMProvider) -> int:
+    """Return the context window of a model: the maximum tokens of a conversation and its answer together.
+
+    It may load lists of models, which takes most of a second the first time: call it in a thread.
+
+    Args:
+        provider: the model; for a fallback chain, the smallest window counts.
+    """
+    return provider.window() or USUAL_WINDOW

@@ -1,19 +1,25 @@
-"""The skills of an agent: a list in the system prompt, and two tools that load and read them."""
+"""The skills of an agent: a list in the system prompt, and two tools that load and read them.
+
+A skill is a folder with `SKILL.md`, which has YAML front matter and instructions (agentskills.io).
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field
 
-from loom_core.agent.skills.skill import SKILL_FILE, Skill, read_skill
-from loom_core.errors import ConfigError, NotFoundError
+from loom_core.errors import ConfigError, LoomError, NotFoundError
 from loom_core.installation import how_to_install
+from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.read_file import read_part
+from loom_core.tools.builtin.text_file import TextFile
 from loom_core.tools.builtin.walk import Walk, display_path
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import ToolOutput
@@ -21,10 +27,120 @@ from loom_core.tools.toolbox import is_allowed
 
 if TYPE_CHECKING:
     from loom_core.runs.run import Run
-    from loom_core.tools.builtin.file_root import FileRoot
     from loom_core.tools.interface import Tool
 
-__all__ = ["SKILL_TOOLS", "SkillSet"]
+__all__ = ["SKILL_TOOLS", "Skill", "SkillSet"]
+
+_SKILL_FILE = "SKILL.md"
+_MOST_BYTES = 1 << 20
+_MOST_NAME = 64
+_MOST_DESCRIPTION = 1024
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A skill, as its front matter describes it.
+
+    Attributes:
+        name: its name for models and people.
+        description: its purpose, and when to use it; at most 1,024 characters, on one line.
+        root: its folder, which its tools do not leave.
+        first_line: line of `SKILL.md` where the instructions begin, counted from 1; 0 if there are none.
+        allowed_tools: the tools that it expects to be allowed, in the author's words.
+        compatibility: its requirements, in the author's words.
+        problems: mistakes in it that do not prevent its use.
+    """
+
+    name: str
+    description: str
+    root: FileRoot
+    first_line: int
+    allowed_tools: str = ""
+    compatibility: str = ""
+    problems: tuple[ConfigError, ...] = ()
+
+
+def _read_skill(folder: Path) -> Skill:
+    """Read the front matter of a skill. Blocks. Needs PyYAML.
+
+    Raises:
+        ConfigError: the skill cannot be used; the message says which file, why, and what to do.
+    """
+    path = folder / _SKILL_FILE
+    try:
+        root = FileRoot(folder)
+        read = TextFile.of(root.read(_SKILL_FILE, most=_MOST_BYTES)[0])
+    except LoomError as error:
+        raise ConfigError(f"{path}: {error.message}", advice=error.advice) from None
+    match = _FRONT_MATTER.match(read.text) if read else None
+    if read is None or match is None:
+        raise ConfigError(
+            f"{path} does not begin with a front matter.",
+            advice="Begin it with `---`, lines with `name:` and `description:`, and `---` again.",
+        )
+    fields = _parse(match[1], path)
+    name = _name(fields.get("name"), path)
+    description = _line(fields.get("description"))
+    if not description:
+        raise ConfigError(
+            f"{path}: `description` is missing.", advice="Say what it does, and when to use it."
+        )
+    problems: list[ConfigError] = []
+    if name != folder.name:
+        problems.append(
+            ConfigError(f"{path}: {name!r} is not the name of its folder.", advice="Rename one of them.")
+        )
+    if len(description) > _MOST_DESCRIPTION:
+        used = f"only {_MOST_DESCRIPTION:,} of {len(description):,} characters of `description` are used."
+        problems.append(ConfigError(f"{path}: {used}", advice="Shorten it."))
+    return Skill(
+        name,
+        description[:_MOST_DESCRIPTION],
+        root,
+        first_line=match[0].count("\n") + 1 if read.text[match.end() :].strip() else 0,
+        allowed_tools=_line(fields.get("allowed-tools")),
+        compatibility=_line(fields.get("compatibility")),
+        problems=tuple(problems),
+    )
+
+
+def _line(given: object) -> str:
+    """Return a text, or the texts of a list, on one line; empty for None."""
+    texts = cast("list[object]", given) if isinstance(given, list) else [given or ""]
+    return " ".join(word for text in texts for word in str(text).split())
+
+
+def _name(given: object, path: Path) -> str:
+    if isinstance(given, str) and len(given) <= _MOST_NAME and _NAME.fullmatch(given):
+        return given
+    shown = "missing" if given is None else repr(str(given)[: 2 * _MOST_NAME])
+    raise ConfigError(
+        f"{path}: `name` is {shown}.",
+        advice=f"Use 1 to {_MOST_NAME} of a-z, 0-9 and single hyphens, such as that of the folder.",
+    )
+
+
+def _parse(front_matter: str, path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        fields: object = yaml.safe_load(front_matter)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark: Any = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 2}:{mark.column + 1}" if mark else str(path)
+        why = getattr(error, "problem", None) or "it cannot be read"
+        raise ConfigError(
+            f"{where}: the front matter is not YAML: {why}.",
+            advice="Correct it there; put a text with `: ` in it into quotes.",
+        ) from None
+    if not isinstance(fields, dict):
+        raise ConfigError(
+            f"{path}: the front matter has no fields.", advice="Give it `name:` and `description:`."
+        )
+    return cast("Mapping[str, Any]", fields)
+
 
 SKILL_TOOLS = ("load_skill", "read_skill_file")
 """Names of the tools of agents that have skills."""
@@ -86,7 +202,7 @@ class SkillSet:
             )
         for place in found:
             try:
-                skill = read_skill(place)
+                skill = _read_skill(place)
             except ConfigError as error:
                 problems.append(error)
                 continue
@@ -115,7 +231,7 @@ class SkillSet:
         Args:
             name: such as `pdf-forms`.
         """
-        skill = read_skill(self._skill(name).root.folder)
+        skill = _read_skill(self._skill(name).root.folder)
         facts = [
             f"Skill `{name}`, in the folder {display_path(str(skill.root.folder))}: paths below are relative "
             "to it, and `read_skill_file` reads them.",
@@ -130,7 +246,7 @@ class SkillSet:
         facts.append(f"Files:\n{_list_files(skill.root, skill.root.folder)}")
         if not skill.first_line:
             return ToolOutput("\n".join([*facts, "It has no instructions besides its description."]))
-        body = read_part(skill.root, SKILL_FILE, skill.first_line, tokens=_MOST_TOKENS).text
+        body = read_part(skill.root, _SKILL_FILE, skill.first_line, tokens=_MOST_TOKENS).text
         return ToolOutput("\n\n".join(["\n".join(facts), body]))
 
     def read_skill_file(
@@ -179,10 +295,10 @@ def _find(path: str | Path, base: Path) -> list[Path]:
         root = Path(whole.anchor)
         places = [whole] if whole.exists() else sorted(root.glob(str(whole.relative_to(root))))
         for place in places:
-            inside = [place.parent if place.name == SKILL_FILE else place]
-            if place.is_dir() and not (place / SKILL_FILE).exists():
+            inside = [place.parent if place.name == _SKILL_FILE else place]
+            if place.is_dir() and not (place / _SKILL_FILE).exists():
                 inside = sorted(place.iterdir())
-            found += [each for each in inside if (each / SKILL_FILE).exists()]
+            found += [each for each in inside if (each / _SKILL_FILE).exists()]
     except (OSError, RuntimeError, ValueError) as error:  # unreadable, without such a home, no pattern
         why = getattr(error, "strerror", None) or error
         raise ConfigError(
@@ -192,7 +308,7 @@ def _find(path: str | Path, base: Path) -> list[Path]:
     if not found:
         raise ConfigError(
             f"There is no skill at {whole}.",
-            advice=f"Name a folder that has {SKILL_FILE}, or a folder of such folders.",
+            advice=f"Name a folder that has {_SKILL_FILE}, or a folder of such folders.",
         )
     return found
 
