@@ -44,8 +44,14 @@ from loom_core.runs.journal.rows.runs import (
 from loom_core.runs.journal.rows.schema import NOTIFY, SEQ_BITS
 from loom_core.runs.journal.rows.sessions import SessionState, begin_session, save_state, session_state
 from loom_core.runs.journal.search import RUN_INDEX, index_runs, search_runs
-from loom_core.runs.journal.store import JournalStore, PostgresPlace
-from loom_core.runs.journal.waits import EVENTS_AT_ONCE, follow_events, wait_until_applied, wait_until_idle
+from loom_core.runs.journal.store import (
+    EVENTS_AT_ONCE,
+    JournalStore,
+    PostgresPlace,
+    follow_events,
+    wait_until_applied,
+    wait_until_idle,
+)
 from loom_core.runs.journal.writer import Outbox
 from loom_core.runs.run import CALLER_NAME, TRACE
 from loom_core.runs.run_meter import RunMeter

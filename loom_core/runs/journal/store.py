@@ -1,4 +1,8 @@
-"""The database of a journal: opened on first use, read by a thread pool, written by one thread."""
+"""The database of a journal: opened on first use, read by a thread pool, written by one thread.
+
+Also: waiting for events and changes of a run, in any process that executes it; and the copy of a journal to
+another place, from a file to PostgreSQL or back.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +10,55 @@ import asyncio
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import StoreError
+from loom_core.errors import InvalidInputError, StoreBusyError, StoreError
+from loom_core.runs.commands import revives
+from loom_core.runs.events import FINAL_EVENTS
 from loom_core.runs.journal.drivers import LEASE_SECONDS, LeasingDrivers, LockingDrivers
 from loom_core.runs.journal.notifier import Notifier
+from loom_core.runs.journal.rows.commands import load_commands
+from loom_core.runs.journal.rows.events import events_of
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES, find_run
 from loom_core.runs.journal.rows.schema import POSTGRES_SCRIPTS, SCHEMA
 from loom_core.runs.journal.search import index_batch
 from loom_core.runs.journal.writer import Writer
+from loom_core.runs.run import is_for_call
 from loom_core.storage import Database
 from loom_core.storage.postgres import PostgresDatabase
 from loom_core.storage.postgres_pool import check_address
 from loom_core.storage.sql import refuse_unfinished_copy
+from loom_core.storage.table_copy import copy_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from pydantic import SecretStr
 
+    from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal.drivers import DriverRegistry
     from loom_core.runs.journal.notifier import WakeBatch
+    from loom_core.runs.run import Run
     from loom_core.storage.sql import SQLConnection, SQLDatabase
 
-__all__ = ["JournalStore", "Place", "PostgresPlace", "open_database"]
+__all__ = [
+    "EVENTS_AT_ONCE",
+    "JournalStore",
+    "Place",
+    "PostgresPlace",
+    "copy_journal",
+    "follow_events",
+    "open_database",
+    "wait_until_applied",
+    "wait_until_idle",
+]
 
 _T = TypeVar("_T")
 _READERS = 4
@@ -220,3 +245,118 @@ class JournalStore:
 
     def _closing_error(self) -> StoreError:
         return StoreError("The journal is closed.", advice="Open it again to go on.")
+
+
+EVENTS_AT_ONCE = 500
+"""Page size for reading events."""
+
+_STANDING = FINAL_STATUSES | {"input_required", "paused"}
+
+
+async def follow_events(store: JournalStore, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
+    """Stream the events of a run; see `Journal.follow`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.notifier.watch(stored.key, follows=True) as watch:
+        at_end = True  # as far as known
+        while True:
+            count = watch.count
+            events = watch.events_after(after)
+            if events is None:
+                events = await store.read(partial(_read_page, run_id=run_id, run=stored.key, after=after))
+            for event in events:
+                after = event.seq
+                yield event
+            at_end = events[-1].type in FINAL_EVENTS if events else at_end or watch.status in FINAL_STATUSES
+            if at_end:
+                run, _ = await store.read(partial(_read_state, run_id=run_id))
+                if run.status in FINAL_STATUSES and run.last_seq <= after:
+                    return
+                at_end = False
+            if len(events) < EVENTS_AT_ONCE:
+                await watch.wait_for_change(count)
+
+
+async def wait_until_idle(store: JournalStore, run_id: str, *, after: int) -> None:
+    """Wait until a run has ended, is paused, or waits for a person; see `Journal.wait_until_idle`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.notifier.watch(stored.key) as watch:
+        while True:
+            count = watch.count
+            if watch.status in {"", *_STANDING}:
+                run, goes_on = await store.read(partial(_read_state, run_id=run_id))
+                news = run.last_seq > after or run.status in FINAL_STATUSES
+                if run.status in _STANDING and news and not goes_on:
+                    return
+            await watch.wait_for_change(count)
+
+
+async def wait_until_applied(store: JournalStore, run_id: str) -> None:
+    """Wait until the queued commands of a run are applied; see `Journal.wait_until_applied`."""
+    stored = await store.read(lambda db: find_run(db, run_id))
+    with store.notifier.watch(stored.key) as watch:
+        while True:
+            count = watch.count
+            if not await store.read(lambda db: load_commands(db, stored.key)):
+                return
+            await watch.wait_for_change(count)
+
+
+def _read_page(db: SQLConnection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
+    return events_of(db, run_id, run, after=after, limit=EVENTS_AT_ONCE)
+
+
+def _read_state(db: SQLConnection, *, run_id: str) -> tuple[Run, bool]:
+    """Return the run, and whether its queued commands will make it continue."""
+    stored = find_run(db, run_id)
+    run, orders = stored.run, [each.command for each in load_commands(db, stored.key)]
+    if run.status not in FINAL_STATUSES:
+        return run, bool(orders)
+    # A child run has ended with its parent: no process would adopt it.
+    return run, not is_for_call(run) and any(revives(order, run.status) for order in orders)
+
+
+def copy_journal(
+    source: Path | PostgresPlace,
+    target: Path | PostgresPlace,
+    *,
+    progress: Callable[[int, int], object] | None = None,
+) -> None:
+    """Copy all runs, sessions and memories of a journal, and verify the copy; see `copy_tables`. Blocks.
+
+    Registered processes are not copied: those that open the target take over the runs that have not ended.
+
+    Args:
+        source: the journal to read.
+        target: where there is no journal, or the beginning of such a copy.
+        progress: see `copy_tables`.
+
+    Raises:
+        InvalidInputError: there is no such journal, or both are the same.
+        StoreBusyError: a process executes runs of one of them.
+        StoreError: see `copy_tables`.
+    """
+    if source == target:
+        raise InvalidInputError(
+            f"The journal is in {source} already.",
+            advice="Name another target. Without LOOM_DATABASE and --database, the source is the file.",
+        )
+    if not source.exists():
+        raise InvalidInputError(f"There is no journal in {source}.", advice="Nothing needs to be copied.")
+    read, readers = open_database(source)
+    with closing(read):
+        _require_idle(source, read, readers)
+        written, writers = open_database(target)
+        with closing(written):
+            _require_idle(target, written, writers)
+            copy_tables(read, written, SCHEMA, without={"drivers": "TRUE"}, progress=progress)
+            _require_idle(source, read, readers)  # one may have begun meanwhile
+
+
+def _require_idle(place: Path | PostgresPlace, database: SQLDatabase, drivers: DriverRegistry) -> None:
+    with database.read() as db:
+        titles = drivers.live_titles(db)
+    if titles:
+        raise StoreBusyError(
+            f"Processes execute runs of {place}: {', '.join(titles)}.",
+            advice="Stop all servers that use it, and try again.",
+        )

@@ -1,13 +1,21 @@
-"""Interface of an agent's memory."""
+"""Interface of an agent's memory, and the JSON Lines file that `save` writes: a message a line."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
+from anyio import to_thread
+
+from loom_core.errors import InvalidInputError, StoreError
+from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.llm.messages import Message
+from loom_core.runs.journal.rows.json_column import to_column
+from loom_core.storage.private_file import replace_private_file
 
 __all__ = ["Memory", "MemoryHit", "MemorySession"]
 
@@ -93,10 +101,8 @@ class Memory(ABC):
         Raises:
             StoreError: it cannot be written; the previous file is unchanged.
         """
-        from loom_core.runs.memory.jsonl import write_jsonl
-
         conversations = {each.id: await self.messages(each.id) for each in await self.sessions()}
-        await write_jsonl(Path(path), conversations)
+        await _write_jsonl(Path(path), conversations)
 
     async def load(self, path: Path | str) -> None:
         """Load the sessions of a file that `save` wrote; other sessions are unchanged.
@@ -105,12 +111,72 @@ class Memory(ABC):
             InvalidInputError: a line of the file is invalid; nothing was changed.
             StoreError: it cannot be read.
         """
-        from loom_core.runs.memory.jsonl import read_jsonl
-
         # Oldest first, so that they are listed in the same order.
-        for session_id, messages in reversed((await read_jsonl(Path(path))).items()):
+        for session_id, messages in reversed((await _read_jsonl(Path(path))).items()):
             await self.replace(session_id, messages)
 
     async def aclose(self) -> None:
         """Release its resources."""
         return
+
+
+async def _write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]) -> None:
+    """Write conversations by session, atomically; no other user may read the file."""
+
+    def write() -> None:
+        lines = [
+            to_column({"session": session_id, "message": message_to_json(message)})
+            for session_id, messages in conversations.items()
+            for message in messages
+        ]
+        try:
+            replace_private_file(path, "".join(f"{line}\n" for line in lines).encode())
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be written: {error.strerror or error}.",
+                advice="Choose another file, or free some space; the previous file is unchanged.",
+            ) from error
+
+    await to_thread.run_sync(write)
+
+
+async def _read_jsonl(path: Path) -> dict[str, list[Message]]:
+    """Read the conversations of a file, by session, in the order of the file."""
+
+    def read() -> dict[str, list[Message]]:
+        conversations: dict[str, list[Message]] = {}
+        try:
+            with path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        session_id, message = _parse_line(line, f"{path}:{number}")
+                        conversations.setdefault(session_id, []).append(message)
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be read: {error.strerror or error}.",
+                advice="Give a file that a memory has saved.",
+            ) from error
+        return conversations
+
+    return await to_thread.run_sync(read)
+
+
+def _parse_line(line: bytes, place: str) -> tuple[str, Message]:
+    try:
+        entry: object = json.loads(line)
+        if not isinstance(entry, dict):
+            raise TypeError("the line is not an object")
+        fields = cast("dict[str, Any]", entry)
+        session_id: object = fields["session"]
+        if not isinstance(session_id, str):
+            raise TypeError("its session is not a string")
+        return session_id, message_from_json(fields["message"])
+    except KeyError as error:
+        reason = f"{error} is missing"
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    except InvalidInputError as error:
+        reason = error.message.removesuffix(".")
+    raise InvalidInputError(
+        f"{place}: this is not a message of a memory: {reason}.", advice="Nothing was loaded from the file."
+    )

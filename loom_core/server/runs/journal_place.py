@@ -28,7 +28,7 @@ def move_journal(source: Path | PostgresPlace, target: Path | PostgresPlace, *, 
         LoomError: see `copy_journal`.
     """
     from loom_core.runs.journal import PostgresPlace
-    from loom_core.runs.journal.journal_copy import copy_journal
+    from loom_core.runs.journal.store import copy_journal
     from loom_core.server.cli.console import ProgressBar, out, out_json
     from loom_core.server.cli.database_option import after_move
 

@@ -13,8 +13,7 @@ from loom_core.errors import InvalidInputError, StoreBusyError, StoreError
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.runs.commands import Reply
 from loom_core.runs.journal import Journal, PostgresPlace
-from loom_core.runs.journal.journal_copy import copy_journal
-from loom_core.runs.journal.store import open_database
+from loom_core.runs.journal.store import copy_journal, open_database
 from loom_core.runs.memory import SQLiteMemory
 from loom_core.runs.run import RunRequest
 from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer
