@@ -1,4 +1,7 @@
-"""Toolbox: the current tools of an agent, by their names for models and for people."""
+"""Toolbox: the current tools of an agent, by their names for models and for people.
+
+The program may set (inject) arguments of tools, which models neither see nor choose.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,20 @@ import copy
 import difflib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loom_core.errors import ConfigError, LoomError, NotFoundError
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
 from loom_core.llm.interface import ToolSpec
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.arguments import ToolArguments
-from loom_core.tools.injection import ArgumentInjection, inject_arguments, without_arguments
 from loom_core.tools.interface import Tool
 from loom_core.tools.patterns import matcher
 from loom_core.tools.schemas.form import schema_problem
 from loom_core.tools.tool_search import TOOL_SEARCH, ToolSearch
 
-__all__ = ["ToolEntry", "Toolbox", "is_allowed"]
+__all__ = ["ArgumentInjection", "ToolEntry", "Toolbox", "is_allowed"]
 
 _log = logging.getLogger(__name__)
 
@@ -212,7 +214,7 @@ class Toolbox:
 
     def schema_of(self, tool: Tool) -> Mapping[str, Any]:
         """Return the schema of the arguments that a model may choose: all that are not injected."""
-        return without_arguments(tool.args_schema, self._entry(tool).injected)
+        return _without_arguments(tool.args_schema, self._entry(tool).injected)
 
     def chosen_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a call without those that are injected: what a model may see of them."""
@@ -322,7 +324,7 @@ class ToolEntry:
         """The tool's definition for models; see `Tool.spec`."""
         if self._spec is None:
             spec = self.tool.spec()
-            self._spec = replace(spec, parameters=without_arguments(spec.parameters, self.injected))
+            self._spec = replace(spec, parameters=_without_arguments(spec.parameters, self.injected))
         return self._spec
 
     @property
@@ -347,7 +349,7 @@ class ToolEntry:
     def prepare_arguments(self, arguments: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Inject and validate the arguments of a call; see `Toolbox.prepare_arguments`."""
         if self.injected:
-            arguments = inject_arguments(arguments, self.injected, data, tool=self.tool.name)
+            arguments = _inject_arguments(arguments, self.injected, data, tool=self.tool.name)
         given = self.tool.prepare_arguments(arguments)
         if given is not None:
             return given
@@ -366,3 +368,62 @@ class ToolEntry:
             if name not in checked and isinstance(part, Mapping) and "default" in part
         }
         return {**defaults, **checked}
+
+
+class ArgumentInjection:
+    """Chooses the arguments that are set from the data of the run, such as the id of a customer.
+
+    Args:
+        rules: by pattern of a tool's name, for people or models, the key of the data for each argument:
+            `{"crm:*": {"customer_id": "customer"}}`.
+
+    Raises:
+        ConfigError: a pattern is invalid.
+    """
+
+    def __init__(self, rules: Mapping[str, Mapping[str, str]]) -> None:
+        self._rules = [(matcher(pattern), dict(keys)) for pattern, keys in rules.items()]
+
+    def keys_for(self, tool: Tool) -> Mapping[str, str]:
+        """Return the key of the data for each argument of a tool that is injected."""
+        found = [keys for fits, keys in self._rules if fits(tool.name) or fits(tool.wire_name)]
+        if not found:
+            return {}
+        properties: object = tool.args_schema.get("properties")
+        if not isinstance(properties, Mapping):  # a schema of a third party may be anything
+            return {}
+        return {argument: key for keys in found for argument, key in keys.items() if argument in properties}
+
+
+def _without_arguments(schema: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """Return a schema of arguments without some of them; the same one if it has none of them."""
+    if not names:
+        return schema
+    left = {name: part for name, part in schema["properties"].items() if name not in names}
+    required = [name for name in schema.get("required", ()) if name not in names]
+    others = {key: part for key, part in schema.items() if key not in {"properties", "required"}}
+    return {**others, "properties": left, **({"required": required} if required else {})}
+
+
+def _inject_arguments(
+    given: Mapping[str, Any], keys: Mapping[str, str], data: Mapping[str, Any], *, tool: str
+) -> Mapping[str, Any]:
+    """Return arguments of a call with those that are injected; data that are missing set none.
+
+    Args:
+        given: the arguments of the model, or of a person who changed them.
+        keys: the result of `ArgumentInjection.keys_for`.
+        data: the data of the run.
+        tool: name of the tool.
+
+    Raises:
+        InvalidInputError: an injected argument was given with another value.
+    """
+    fixed = {argument: data[key] for argument, key in keys.items() if key in data}
+    for argument in keys:
+        if argument in given and (argument not in fixed or given[argument] != fixed[argument]):
+            raise InvalidInputError(
+                f"`{argument}` of `{tool}` is set by the program and cannot be chosen.",
+                advice="Leave it out.",
+            )
+    return {**given, **fixed}

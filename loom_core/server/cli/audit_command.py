@@ -92,7 +92,7 @@ def _verify(path: Path, args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from loom_core.server.cli.console import out, out_json, say
-    from loom_core.tools.auditing.report import verify
+    from loom_core.tools.auditing.file import verify
 
     for head in args.head:
         if not _HASH.fullmatch(head):

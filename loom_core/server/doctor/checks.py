@@ -155,7 +155,7 @@ def audit_section(home: Path) -> HealthSection:
         home: Loom's folder.
     """
     from loom_core.server.cli.audit_command import explain_unkept
-    from loom_core.tools.auditing.report import verify
+    from loom_core.tools.auditing.file import verify
 
     path = audit_path(home)
     try:

@@ -16,8 +16,7 @@ from pydantic import SecretStr
 
 from loom_core.errors import LoomError
 from loom_core.redaction import Redaction
-from loom_core.tools.auditing.file import AuditFile
-from loom_core.tools.auditing.report import AuditReport, verify
+from loom_core.tools.auditing.file import AuditFile, AuditReport, verify
 from loom_core.tools.calls import Verdict
 from loom_core.tools.redaction import arguments_digest, redact_arguments
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.llm.json_schema.values import check_schema, find_problems
-from loom_core.tools.injection import ArgumentInjection
+from loom_core.tools.toolbox import ArgumentInjection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,8 +16,7 @@ from pydantic import SecretStr
 from loom_core.errors import StoreError
 from loom_core.storage.lock import ProcessLock
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
-from loom_core.tools.auditing.file import AuditFile
-from loom_core.tools.auditing.report import verify
+from loom_core.tools.auditing.file import AuditFile, verify
 
 
 def _entry(call: str = "call_1", **more: Any) -> AuditEntry:

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.tools.auditing.file import AuditFile
-from loom_core.tools.auditing.report import verify
+from loom_core.tools.auditing.file import AuditFile, verify
 
 _MISSING_FIRST = "Lines are missing before audit.jsonl:1: no file begins with it."
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.tools.builtin.html_text import html_text
+from loom_core.tools.builtin.http_request import html_text
 
 pytestmark = pytest.mark.slow
 

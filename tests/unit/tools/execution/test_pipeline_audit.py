@@ -14,7 +14,7 @@ import pytest
 from loom_core.errors import NotFoundError
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
 from loom_core.tools.auditing.audit import AuditLog
-from loom_core.tools.auditing.report import verify
+from loom_core.tools.auditing.file import verify
 from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.permission.rule import PermissionRule
