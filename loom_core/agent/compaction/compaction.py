@@ -9,8 +9,9 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
+import anyio
+
 from loom_core.agent.compaction.clearing import clear_old_results
-from loom_core.agent.compaction.compression import compress
 from loom_core.agent.compaction.summarizer import Summarizer
 from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.cjk import is_chinese
@@ -20,6 +21,7 @@ from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.interface import Usage
 from loom_core.llm.messages import (
     AssistantMessage,
+    Message,
     ReasoningPart,
     SystemMessage,
     TextPart,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from loom_core.llm.interface import LLMProvider, ToolSpec
-    from loom_core.llm.messages import Message
     from loom_core.runs.compressor import Compressor
 
 __all__ = [
@@ -234,7 +235,7 @@ class Compactor:
         self, compressor: Compressor, history: Sequence[Message], goal: str, scale: TokenScale
     ) -> CompactionResult:
         target = round(scale.estimate(self._target_tokens(scale)))
-        shorter = await compress(compressor, history, goal=goal, target=target, seconds=self._seconds)
+        shorter = await _call_compressor(compressor, history, goal=goal, target=target, seconds=self._seconds)
         after = scale.tokens(sum(map(estimate_message, shorter)))
         if after >= (limit := self._limit_tokens(scale)):
             raise LLMError(
@@ -547,3 +548,54 @@ def _replayed_tokens(answer: AssistantMessage, reported: Usage) -> int:
     """Return the tokens of an answer in the next request: without reasoning that the vendor does not show."""
     shown = any(isinstance(part, ReasoningPart) for part in answer.parts)
     return max(0, reported.output_tokens - (0 if shown else reported.reasoning_tokens))
+
+
+async def _call_compressor(
+    compressor: Compressor, history: Sequence[Message], *, goal: str, target: int, seconds: float
+) -> tuple[Message, ...]:
+    """Call a compressor, and validate its result; see `Compressor.compress`.
+
+    Raises:
+        LLMError: it failed, took longer than `seconds`, or lost the goal, or vendors would reject its result.
+    """
+    name = type(compressor).__qualname__
+    try:
+        with anyio.fail_after(seconds):
+            shorter = tuple(await compressor.compress(tuple(history), goal=goal, target=target))
+    except Exception as error:
+        problem = f"{name} failed: {type(error).__name__}: {error}".rstrip(": ")
+        raise LLMError(problem, failure="unreadable") from error
+    if problem := _find_problem(shorter, history, goal.strip()):
+        raise LLMError(f"{name} returned {problem}.", failure="unreadable")
+    return shorter
+
+
+def _find_problem(shorter: Sequence[object], history: Sequence[Message], goal: str) -> str:
+    """Return why a conversation cannot replace another one; empty if it can."""
+    messages = [each for each in shorter if isinstance(each, Message)]
+    if len(messages) < len(shorter):
+        return "something that is not a message"
+    if not _has_paired_calls(messages):
+        return "a call without its result, or a result without its call"
+    if _contains(history, goal) and not _contains(messages, goal):
+        return "a conversation without the goal"
+    return ""
+
+
+def _has_paired_calls(messages: Sequence[Message]) -> bool:
+    """Whether each answer with calls is followed by their results, and no other results are there."""
+    unanswered: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.call_id not in unanswered:
+                return False
+            unanswered.remove(message.call_id)
+        elif isinstance(message, AssistantMessage):
+            if unanswered:
+                return False
+            unanswered = {call.id for call in message.tool_calls}
+    return not unanswered
+
+
+def _contains(messages: Sequence[Message], goal: str) -> bool:
+    return any(isinstance(message, UserMessage) and goal in message.text for message in messages)

@@ -9,7 +9,7 @@ from loom_core.exports import exports
 if TYPE_CHECKING:
     from loom_core.runs.journal.creation import NewEvent
     from loom_core.runs.journal.journal import Journal, RunLog
-    from loom_core.runs.journal.rows.events import Step
+    from loom_core.runs.journal.rows.runs import Step
     from loom_core.runs.journal.store import PostgresPlace
 
 __all__ = ["Journal", "NewEvent", "PostgresPlace", "RunLog", "Step"]

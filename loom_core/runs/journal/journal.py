@@ -29,17 +29,21 @@ from loom_core.runs.journal.rows.commands import (
     command_column,
     load_commands,
 )
-from loom_core.runs.journal.rows.events import Step, attachments_of, blob_of, events_of, steps_of
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.journal.rows.runs import (
     CHANGING,
     LAST_EVENT,
+    Step,
     StoredRun,
+    attachments_of,
+    blob_of,
     condition,
     event_keys,
+    events_of,
     find_run,
     select_runs,
     standing_column,
+    steps_of,
 )
 from loom_core.runs.journal.rows.schema import NOTIFY, SEQ_BITS
 from loom_core.runs.journal.rows.sessions import SessionState, begin_session, save_state, session_state

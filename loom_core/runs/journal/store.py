@@ -24,8 +24,7 @@ from loom_core.runs.events import FINAL_EVENTS
 from loom_core.runs.journal.drivers import LEASE_SECONDS, LeasingDrivers, LockingDrivers
 from loom_core.runs.journal.notifier import Notifier
 from loom_core.runs.journal.rows.commands import load_commands
-from loom_core.runs.journal.rows.events import events_of
-from loom_core.runs.journal.rows.runs import FINAL_STATUSES, find_run
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES, events_of, find_run
 from loom_core.runs.journal.rows.schema import POSTGRES_SCRIPTS, SCHEMA
 from loom_core.runs.journal.search import index_batch
 from loom_core.runs.journal.writer import Writer

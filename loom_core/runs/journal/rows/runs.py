@@ -1,4 +1,4 @@
-"""Rows of runs."""
+"""Rows of runs, and of their events and blobs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import NotFoundError
 from loom_core.llm.interface import Usage
+from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal.rows.json_column import from_column, to_column
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 from loom_core.runs.run import Attachment, Budget, Pending, Run, RunRequest, RunStatus, RunUsage
@@ -23,14 +24,20 @@ __all__ = [
     "FINAL_STATUSES",
     "LAST_EVENT",
     "MAX_ROWS",
+    "Step",
     "StoredRun",
+    "attachments_of",
+    "blob_of",
     "condition",
     "event_keys",
+    "events_of",
     "find_run",
+    "parse_usage",
     "request_column",
     "row_limit",
     "select_runs",
     "standing_column",
+    "steps_of",
 ]
 
 FINAL_STATUSES: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
@@ -158,7 +165,7 @@ def _parse_run(row: SQLRow) -> tuple[StoredRun, int | None]:
         structured=standing["structured"],
         problem=standing["problem"],
         pending=tuple(Pending(**each) for each in standing["pending"]),
-        spent=_parse_usage(standing["spent"]),
+        spent=parse_usage(standing["spent"]),
         last_seq=0 if last is None else last & (1 << SEQ_BITS) - 1,
     )
     return StoredRun(row["key"], run, row["driver"] or ""), last
@@ -185,7 +192,8 @@ def _parse_request(body: Mapping[str, Any], *, session_id: str, caller: str) -> 
     )
 
 
-def _parse_usage(data: Mapping[str, Any]) -> RunUsage:
+def parse_usage(data: Mapping[str, Any]) -> RunUsage:
+    """Parse the JSON of a run's usage."""
     others = {name: value for name, value in data.items() if name != "usage"}
     return RunUsage(**others, usage=Usage(**data["usage"]))
 
@@ -220,3 +228,57 @@ def condition(
         name = f',"tool":"{_SPECIAL.sub("%", waits_for_name)}"' if waits_for_name else ""
         parameters.append(f'%"kind":"{waits_for}"{name}%')
     return " AND ".join(conditions), parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An event with the internal state that the executor resumes from: JSON, with whole messages."""
+
+    event: StreamEvent
+    state: Any
+
+
+def events_of(
+    db: SQLConnection, run_id: str, run: int, *, after: int = 0, limit: int = MAX_ROWS
+) -> list[StreamEvent]:
+    """Return the events of a run after a seq, oldest first."""
+    rows = db.execute(
+        "SELECT key, at, type, payload FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
+        (*event_keys(run, after=after), row_limit(limit)),
+    )
+    return [_event(row, run_id) for row in rows]
+
+
+def steps_of(db: SQLConnection, run_id: str, run: int) -> list[Step]:
+    """Return the events of a run that have a state, oldest first."""
+    rows = db.execute(
+        "SELECT * FROM events WHERE key BETWEEN ? AND ? AND state IS NOT NULL ORDER BY key", event_keys(run)
+    )
+    return [Step(_event(row, run_id), from_column(row["state"])) for row in rows]
+
+
+def _event(row: SQLRow, run_id: str) -> StreamEvent:
+    seq = row["key"] & (1 << SEQ_BITS) - 1
+    return StreamEvent(row["type"], from_column(row["payload"]), run_id=run_id, seq=seq, at=row["at"])
+
+
+def attachments_of(db: SQLConnection, run: Run, key: int) -> tuple[Attachment, ...]:
+    """Return the attachments of a run with their bytes."""
+    sql = "SELECT content FROM blobs WHERE run = ? AND number <= ? ORDER BY number"
+    rows = db.execute(sql, (key, len(run.request.attachments)))
+    return tuple(
+        replace(each, data=row["content"]) for each, row in zip(run.request.attachments, rows, strict=True)
+    )
+
+
+def blob_of(db: SQLConnection, stored: StoredRun, number: int) -> tuple[bytes, str]:
+    """Return a blob of a run, and its media type.
+
+    Raises:
+        NotFoundError: it has none of this number.
+    """
+    sql = "SELECT content, media_type FROM blobs WHERE run = ? AND number = ?"
+    row = db.execute(sql, (stored.key, number)).fetchone() if 0 <= number <= MAX_ROWS else None
+    if row is None:
+        raise NotFoundError(f"Run {stored.run.id} has no blob {number}.")
+    return row["content"], row["media_type"]

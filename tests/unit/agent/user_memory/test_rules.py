@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.agent.user_memory.rules import find_notes
+from loom_core.agent.user_memory.extraction import find_notes
 
 _NOTED = (
     "My name is Ada Lovelace.",
