@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -29,7 +29,7 @@ from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.permission.permissions import UnapprovedToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -289,12 +289,13 @@ _log = logging.getLogger(__name__)
 _ABANDON_SECONDS = 10.0
 
 
+@dataclass(frozen=True, slots=True)
 class RunFinalizer:
     """Finalizes a run that was aborted or has failed, so that its session can continue.
 
     Every call gets a result, and the conversation is saved to the memory.
 
-    Args:
+    Attributes:
         parts: the components of the agent.
         record: records the end.
         model: has the text of an unfinished answer.
@@ -302,57 +303,49 @@ class RunFinalizer:
         review: reviews what there is of an answer.
     """
 
-    def __init__(
-        self,
-        parts: AgentParts,
-        record: AgentRunRecorder,
-        model: ModelTurns,
-        notices: Notices,
-        review: AnswerReview,
-    ) -> None:
-        self._parts = parts
-        self._record = record
-        self._model = model
-        self._notices = notices
-        self._review = review
+    parts: AgentParts
+    record: AgentRunRecorder
+    model: ModelTurns
+    notices: Notices
+    review: AnswerReview
 
     async def finish_aborted(self, abort: Abort) -> None:
         """Finish a run that was aborted."""
         await self._abandon_calls()
-        self._close_calls(self._notices.translate(abort.reason))
+        self._close_calls(self.notices.translate(abort.reason))
         await self.save_conversation()
-        problem, output = self._notices.describe_abort(by=abort.by, reason=abort.reason), await self._output()
-        self._record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=output)
+        problem, output = self.notices.describe_abort(by=abort.by, reason=abort.reason), await self._output()
+        self.record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=output)
 
     async def finish_failed(self, error: LoomError) -> None:
         """Finish a run that failed."""
         if isinstance(error, UnapprovedToolError):
-            _log.warning("run %s has failed: %s", self._record.run.id, error)
+            _log.warning("run %s has failed: %s", self.record.run.id, error)
         await self._abandon_calls()
         self._close_calls(error.message)
         try:
             await self.save_conversation()
         except LoomError as forgotten:
-            _log.warning("the conversation of run %s is not saved: %s", self._record.run.id, forgotten)
+            _log.warning("the conversation of run %s is not saved: %s", self.record.run.id, forgotten)
         if isinstance(error, UnapprovedToolError):
             said = error.said
         else:
             said = "" if isinstance(error, GuardrailError) else await self._output()
-        self._record.record_failure(error, failure=_failure(error), output=said)
+        self.record.record_failure(error, failure=_failure(error), output=said)
 
     async def save_conversation(self) -> None:
         """Save the conversation to the memory, unless the run never began."""
-        if conversation := self._record.state.conversation():
-            await self._parts.memory.replace(self._record.run.request.session_id, conversation)
+        if conversation := self.record.state.conversation():
+            await self.parts.memory.replace(self.record.run.request.session_id, conversation)
 
     async def learn_notes(self) -> None:
         """Extract notes about the user from what they wrote in the run; this time does not count for it."""
-        record, memory = self._record, self._parts.user_memory
+        record, memory = self.record, self.parts.user_memory
         if memory is None:
             return
         record.stopwatch.stop()
         said = [record.state.goal, *record.state.replies]
-        usage = await memory.learn(record.run, said, self._parts.llm)
+        usage = await memory.learn(record.run, said, self.parts.llm)
         if usage is not None:
             record.add_compaction_usage(usage)
         if record.run.status == "working":
@@ -360,22 +353,22 @@ class RunFinalizer:
 
     async def _abandon_calls(self) -> None:
         """Abandon the running calls: end the work that still goes on for them."""
-        for call in self._record.state.open_calls:
+        for call in self.record.state.open_calls:
             if call.started:
-                context = CallContext(run_id=self._record.run.id, call_id=call.part.id, task_id=call.task_id)
+                context = CallContext(run_id=self.record.run.id, call_id=call.part.id, task_id=call.task_id)
                 try:
                     with anyio.move_on_after(_ABANDON_SECONDS):
-                        await self._parts.toolbox.find(call.part.name).abandon(context=context)
+                        await self.parts.toolbox.find(call.part.name).abandon(context=context)
                 except LoomError as error:
                     _log.warning("work for the call %s may still be running: %s", call.part.id, error)
 
     def _close_calls(self, reason: str) -> None:
         """Give every open call a result, so that the conversation can continue."""
-        for call in self._record.state.open_calls:
-            self._record.record_call_end(self._close_call(call, reason))
+        for call in self.record.state.open_calls:
+            self.record.record_call_end(self._close_call(call, reason))
 
     def _close_call(self, call: OpenCall, reason: str) -> CallResult:
-        template = self._notices.stopped if call.running else self._notices.not_run
+        template = self.notices.stopped if call.running else self.notices.not_run
         output = ToolOutput(template.format(reason=reason).strip(), is_error=True)
         return CallResult(
             call_id=call.part.id,
@@ -388,54 +381,42 @@ class RunFinalizer:
 
     async def _output(self) -> str:
         """Return the text of the answer so far, as far as the hooks let it through."""
-        state = self._record.state
-        text = state.prefix + self._model.text or state.output
+        state = self.record.state
+        text = state.prefix + self.model.text or state.output
         if not text:
             said = (each.text for each in reversed(state.history) if isinstance(each, AssistantMessage))
             text = next(filter(None, said), "")
-        return await self._review.review_unfinished(text)
+        return await self.review.review_unfinished(text)
+
+
+_FAILURES: Mapping[type[LoomError], str] = {
+    BudgetError: "budget",
+    LoopStoppedError: "loop",
+    HookError: "hook",
+    GuardrailError: "guardrail",
+    UnapprovedToolError: "unapproved",
+}
 
 
 def _failure(error: LoomError) -> str:
-    match error:
-        case LLMError():
-            return error.failure
-        case BudgetError():
-            return "budget"
-        case LoopStoppedError():
-            return "loop"
-        case HookError():
-            return "hook"
-        case GuardrailError():
-            return "guardrail"
-        case UnapprovedToolError():
-            return "unapproved"
-        case _:
-            return "other"
+    return error.failure if isinstance(error, LLMError) else _FAILURES.get(type(error), "other")
 
 
+@dataclass(frozen=True, slots=True)
 class AnswerReview:
     """Review of the answers of one run by its hooks.
 
-    Args:
+    Attributes:
         hooks: the program's hooks, in order.
         record: records the outcome.
         schema: schema of the final answer.
         notices: texts for the model.
     """
 
-    def __init__(
-        self,
-        hooks: Sequence[Hooks],
-        record: AgentRunRecorder,
-        *,
-        schema: OutputSchema | None,
-        notices: Notices,
-    ) -> None:
-        self._hooks = hooks
-        self._record = record
-        self._schema = schema
-        self._notices = notices
+    hooks: Sequence[Hooks]
+    record: AgentRunRecorder
+    schema: OutputSchema | None
+    notices: Notices
 
     async def review(self, final: FinalAnswer) -> FinalAnswer | Reprompt:
         """Return the answer that ends the run, or the reprompt with which the model answers again.
@@ -444,14 +425,14 @@ class AnswerReview:
             GuardrailError: a hook vetoed the answer, or sent it back too often.
             HookError: a hook raised an error, or its answer does not fit the schema.
         """
-        record = self._record
+        record = self.record
         if record.state.reviewed is not None:  # before a crash
             return FinalAnswer(**record.state.reviewed)
         replacing = ""
-        if final.structured is not None and any(hooks.reviews_answers for hooks in self._hooks):
+        if final.structured is not None and any(hooks.reviews_answers for hooks in self.hooks):
             alone = json.dumps(dict(final.structured), ensure_ascii=False)  # without the words around it
             final = replace(final, output=alone)
-        for hooks in self._hooks:
+        for hooks in self.hooks:
             said = await call_hook(hooks, "before_answer", hooks.before_answer, record.run, final.output)
             name = type(hooks).__qualname__
             match said:
@@ -472,9 +453,9 @@ class AnswerReview:
 
     async def review_unfinished(self, text: str) -> str:
         """Return as much of the output of a run without a final answer as the hooks let through."""
-        for hooks in self._hooks if text else ():
+        for hooks in self.hooks if text else ():
             try:
-                said = await call_hook(hooks, "before_answer", hooks.before_answer, self._record.run, text)
+                said = await call_hook(hooks, "before_answer", hooks.before_answer, self.record.run, text)
             except HookError:
                 return ""
             if isinstance(said, Veto | AskAgain):
@@ -483,9 +464,9 @@ class AnswerReview:
         return text
 
     def _replace(self, name: str, text: str) -> FinalAnswer:
-        if self._schema is None:
+        if self.schema is None:
             return FinalAnswer(text)
-        value, wrong = read_value(text, self._schema)
+        value, wrong = read_value(text, self.schema)
         if value is None:
             raise HookError(
                 f"The hook {name}.before_answer returned an answer that does not fit the schema: "
@@ -495,5 +476,5 @@ class AnswerReview:
 
     def _refuse(self, name: str, reason: str) -> GuardrailError:
         """Record that the answer is refused, and return the error; the conversation keeps only the reason."""
-        self._record.record_refused_answer(name, reason, notice=self._notices.withheld.format(reason=reason))
+        self.record.record_refused_answer(name, reason, notice=self.notices.withheld.format(reason=reason))
         return GuardrailError(f"The answer was refused: {reason}", advice="Rephrase the goal.")

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -280,21 +280,9 @@ class StreamedRequest:
 
 
 def _options(request: ChatRequest) -> ChatOptions:
-    options = ChatOptions(
-        tools=request.tools,
-        tool_choice=request.tool_choice,
-        max_tokens=request.max_tokens,
-        temperature=request.temperature,
-        effort=request.effort,
-        output=request.output,
-        stop=request.stop,
-        extra=request.extra,
-    )
-    if request.model:
-        options["model"] = request.model
-    if request.top_p is not None:
-        options["top_p"] = request.top_p
-    return options
+    given = {each.name: getattr(request, each.name) for each in fields(request) if each.name != "messages"}
+    unset = {"model": "", "top_p": None}
+    return cast("ChatOptions", {name: each for name, each in given.items() if unset.get(name, ...) != each})
 
 
 _WORK = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.agent.attachments import attachment_parts
 from loom_core.agent.run_context import RunContext
@@ -15,7 +15,7 @@ from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
 from loom_core.runs.commands import ApprovalDecision
 from loom_core.runs.executor import RunRecorder
-from loom_core.runs.journal.rows.runs import FINAL_STATUSES
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES, parse_usage
 from loom_core.runs.run import Pending, RunUsage
 from loom_core.tools.permission.permissions import ToolIdentity
 
@@ -387,7 +387,7 @@ class RunState:
             case "tool_result":
                 self.end_call(
                     kept["id"],
-                    _parse_tool_message(kept["message"]),
+                    cast("ToolMessage", message_from_json(kept["message"])),
                     final=kept.get("final"),
                     calls=kept.get("calls", 0),
                     refuses_arguments=kept.get("refuses_arguments", False),
@@ -401,7 +401,7 @@ class RunState:
             case "compression_applied":
                 self.apply_compaction(self._history_from_json(kept["history"]), taken=kept["taken"])
             case "resumed":
-                self.resume(_parse_usage(kept["spent"]), kept["text"])
+                self.resume(parse_usage(kept["spent"]), kept["text"])
             case "forked":
                 self.fork()
             case _:
@@ -417,22 +417,8 @@ def _goal_of(history: Sequence[Message]) -> str:
 
 
 def _parse_response(kept: Mapping[str, Any]) -> LLMResponse:
-    message = message_from_json(kept["message"])
-    assert isinstance(message, AssistantMessage)
+    message = cast("AssistantMessage", message_from_json(kept["message"]))
     return LLMResponse(message, kept["finish"], Usage(**kept["usage"]))
-
-
-def _parse_tool_message(kept: Mapping[str, Any]) -> ToolMessage:
-    message = message_from_json(kept)
-    assert isinstance(message, ToolMessage)
-    return message
-
-
-def _parse_usage(kept: Mapping[str, Any]) -> RunUsage:
-    return replace(RunUsage(**kept), usage=Usage(**kept["usage"]))
-
-
-_USAGE = tuple(each.name for each in fields(Usage))
 
 
 class AgentRunRecorder(RunRecorder[RunState]):
@@ -553,7 +539,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
         message = self.state.with_unused_ids(response.message)
         response = response if message is response.message else replace(response, message=message)
         self._spent = add_answer_usage(self._spent, response.usage)
-        used, total = _usage(response.usage), _usage(self._spent.usage)
+        used, total = asdict(response.usage), asdict(self._spent.usage)
         kept = {"message": message_to_json(message), "finish": response.finish, "usage": used}
         payload = {**used, "total": total, "finish": response.finish}
         self._add("usage", payload, kept, spent=self.spent)
@@ -700,7 +686,3 @@ class AgentRunRecorder(RunRecorder[RunState]):
     def record_abort(self, *, by: str, reason: str, problem: str, output: str) -> None:
         """Record that the run was aborted; `problem` says so in the language of the goal."""
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {name: getattr(usage, name) for name in _USAGE}

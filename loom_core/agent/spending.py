@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeVar, cast
 
 from loom_core.errors import LoomError
 from loom_core.llm.interface import Usage
@@ -18,6 +19,8 @@ __all__ = [
     "remaining_budget",
     "remaining_calls",
 ]
+
+_N = TypeVar("_N", bound=float | None)
 
 
 class BudgetError(LoomError):
@@ -74,18 +77,17 @@ def remaining_calls(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) 
 
 def remaining_budget(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> Budget:
     """Return the remaining budget: 0 or more of each resource, None without a limit."""
-    tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
-    cost = (spent.usage.cost or 0.0) - (granted_from.usage.cost or 0.0)
+
+    def left(limit: _N, used: float) -> _N:
+        return limit if limit is None else cast("_N", max(limit - used, 0))
+
+    before = granted_from
     return Budget(
-        iterations=max(budget.iterations - (spent.iterations - granted_from.iterations), 0),
-        tokens=None if budget.tokens is None else max(budget.tokens - tokens, 0),
-        cost=None if budget.cost is None else max(budget.cost - cost, 0.0),
-        tool_calls=None
-        if budget.tool_calls is None
-        else max(budget.tool_calls - (spent.tool_calls - granted_from.tool_calls), 0),
-        seconds=None
-        if budget.seconds is None
-        else max(budget.seconds - (spent.seconds - granted_from.seconds), 0.0),
+        iterations=left(budget.iterations, spent.iterations - before.iterations),
+        tokens=left(budget.tokens, _tokens(spent.usage) - _tokens(before.usage)),
+        cost=left(budget.cost, (spent.usage.cost or 0.0) - (before.usage.cost or 0.0)),
+        tool_calls=left(budget.tool_calls, spent.tool_calls - before.tool_calls),
+        seconds=left(budget.seconds, spent.seconds - before.seconds),
     )
 
 
@@ -96,16 +98,8 @@ def add_call_usage(spent: RunUsage, of_call: RunUsage) -> RunUsage:
 
 def add_answer_usage(spent: RunUsage, usage: Usage) -> RunUsage:
     """Add the usage of an answer. An unknown price counts as 0."""
-    before = spent.usage
-    total = Usage(
-        input_tokens=before.input_tokens + usage.input_tokens,
-        output_tokens=before.output_tokens + usage.output_tokens,
-        reasoning_tokens=before.reasoning_tokens + usage.reasoning_tokens,
-        cache_read_tokens=before.cache_read_tokens + usage.cache_read_tokens,
-        cache_write_tokens=before.cache_write_tokens + usage.cache_write_tokens,
-        estimated=before.estimated or usage.estimated,
-        cost=before.cost if usage.cost is None else (before.cost or 0.0) + usage.cost,
-    )
+    cost = spent.usage.cost if usage.cost is None else (spent.usage.cost or 0.0) + usage.cost
+    total = replace(Usage.total((spent.usage, usage)), cost=cost)
     return replace(spent, usage=total, iterations=spent.iterations + 1)
 
 
