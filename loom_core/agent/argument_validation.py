@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from loom_core.agent.hooks import Hooks
 from loom_core.agent.run_context import RunContext
@@ -47,6 +47,8 @@ __all__ = [
     "validate_hooks",
     "validate_parts",
 ]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -148,13 +150,7 @@ def validate_hooks(hooks: object) -> tuple[Hooks, ...]:
     Raises:
         ConfigError: an item is not a `Hooks`.
     """
-    listed = _list("hooks", hooks, of="hooks")
-    for each in listed:
-        if not isinstance(each, Hooks):
-            raise ConfigError(
-                f"{each!r} is not a `Hooks`.", advice="Give an object of a class derived from `Hooks`."
-            )
-    return cast("tuple[Hooks, ...]", tuple(listed))
+    return _all_of(Hooks, "hooks", hooks, "an object of a class derived from `Hooks`")
 
 
 def validate_callbacks(callbacks: object) -> tuple[Callback, ...]:
@@ -163,14 +159,16 @@ def validate_callbacks(callbacks: object) -> tuple[Callback, ...]:
     Raises:
         ConfigError: an item is not a `Callback`.
     """
-    listed = _list("callbacks", callbacks, of="callbacks")
+    wanted = "an object of a class derived from `Callback`, such as `LoggingCallback()`"
+    return _all_of(Callback, "callbacks", callbacks, wanted)
+
+
+def _all_of(kind: type[_T], name: str, given: object, wanted: str) -> tuple[_T, ...]:
+    listed = _list(name, given, of=name)
     for each in listed:
-        if not isinstance(each, Callback):
-            raise ConfigError(
-                f"{each!r} is not a `Callback`.",
-                advice="Give an object of a class derived from `Callback`, such as `LoggingCallback()`.",
-            )
-    return cast("tuple[Callback, ...]", tuple(listed))
+        if not isinstance(each, kind):
+            raise ConfigError(f"{each!r} is not a `{kind.__name__}`.", advice=f"Give {wanted}.")
+    return cast("tuple[_T, ...]", tuple(listed))
 
 
 def resolve_instructions(

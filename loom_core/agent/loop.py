@@ -16,7 +16,7 @@ from loom_core.agent.model_turns import FinalAnswer, ModelTurns, Reprompt, concl
 from loom_core.agent.notices import Notices
 from loom_core.agent.recorder import AgentRunRecorder
 from loom_core.agent.spending import BudgetError, find_exhausted_limit
-from loom_core.agent.tool_round import LoopStoppedError, ToolRound
+from loom_core.agent.tool_round import CallReview, LoopStoppedError, ToolRound
 from loom_core.agent.user_memory.recall import recall_notes
 from loom_core.errors import LLMError, LoomError
 from loom_core.llm.interface import OutputSchema
@@ -136,17 +136,16 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         pipeline = self._parts.pipeline(self._record.run)
         for approved in state.approved:
             pipeline.remember(approved)
-        return ToolRound(
-            self._record,
-            pipeline,
-            people,
+        review = CallReview(
+            record=self._record,
+            pipeline=pipeline,
+            people=people,
             guard=guard,
             hooks=self._parts.hooks,
             notices=self._notices,
             retries=self._parts.retries,
-            gate=self._wait_while_paused,
-            deps=self._parts.deps,
         )
+        return ToolRound(review, gate=self._wait_while_paused, deps=self._parts.deps)
 
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
         self._start_prefetch(group)

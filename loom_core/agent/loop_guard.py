@@ -30,6 +30,25 @@ _EMPTY = {"", "[]", "{}", "()", '""', "null", "none", NO_OUTPUT.casefold()}
 _LONGEST_EMPTY = 200  # characters: a longer result is not empty
 _DEEPEST = 64
 
+_REMINDER = (
+    "Before this call, {tool} was called {before} times with the same arguments and the same result. "
+    "If it is the same again, the next such call will be refused: try other arguments or another tool, "
+    "or answer with what you know."
+)
+_REFUSAL = (
+    _NOT_RUN + " of {tool} has been made {before} times, with the result above. Do something else, or "
+    "answer with what you know: making it once more ends the run."
+)
+_STOP = (
+    "The model is in a loop: it has called {tool} {times} times with the same arguments, and "
+    "nothing has changed."
+)
+_EMPTY_REMINDER = (
+    "The last {times} results were empty: what you look for may not be there, or not under these words. "
+    "Try another way, or say what you could not find."
+)
+_EMPTY_STOP = "The model makes no progress: the last {times} results of its tools were empty."
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -115,17 +134,17 @@ class LoopGuard:
         self._asked[call.id] = (call, signature)
         times = self._times(signature)
         if times > self._remind_at + 1:
-            return Verdict("stop", _stop_text(call.name, times), times)
+            return Verdict("stop", _STOP.format(tool=call.name, times=times), times)
         if times > self._remind_at:
             self._repeat(signature)
             self._refused.add(call.id)
-            return Verdict("refuse", _refusal(call.name, times), times)
+            return Verdict("refuse", _REFUSAL.format(tool=call.name, before=times - 1), times)
         if times == self._remind_at:
-            return Verdict("remind", _reminder(call.name, times), times)
+            return Verdict("remind", _REMINDER.format(tool=call.name, before=times - 1), times)
         if self._empty >= 2 * self._most_empty:
-            return Verdict("stop", _empty_stop(self._empty), self._empty)
+            return Verdict("stop", _EMPTY_STOP.format(times=self._empty), self._empty)
         if self._empty >= self._most_empty:
-            return Verdict("remind", _empty_reminder(self._empty), self._empty)
+            return Verdict("remind", _EMPTY_REMINDER.format(times=self._empty), self._empty)
         return Verdict("run", times=times)
 
     def after(
@@ -271,36 +290,3 @@ def _is_empty(text: str) -> bool:
         return False
     members = list(cast("dict[str, object]", value).values())
     return [] in members and not any(members)
-
-
-def _reminder(tool: str, times: int) -> str:
-    return (
-        f"Before this call, {tool} was called {times - 1} times with the same arguments and the same result. "
-        "If it is the same again, the next such call will be refused: try other arguments or another tool, "
-        "or answer with what you know."
-    )
-
-
-def _refusal(tool: str, times: int) -> str:
-    return (
-        f"{_NOT_RUN} of {tool} has been made {times - 1} times, with the result above. Do something else, or "
-        "answer with what you know: making it once more ends the run."
-    )
-
-
-def _stop_text(tool: str, times: int) -> str:
-    return (
-        f"The model is in a loop: it has called {tool} {times} times with the same arguments, and "
-        "nothing has changed."
-    )
-
-
-def _empty_reminder(count: int) -> str:
-    return (
-        f"The last {count} results were empty: what you look for may not be there, or not under these words. "
-        "Try another way, or say what you could not find."
-    )
-
-
-def _empty_stop(count: int) -> str:
-    return f"The model makes no progress: the last {count} results of its tools were empty."

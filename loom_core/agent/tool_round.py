@@ -6,7 +6,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loom_core.tools.execution.retries import CallRetry, ToolRetries
     from loom_core.tools.interface import Question, QuestionAnswer, Tool
 
-__all__ = ["LoopStoppedError", "ToolRound"]
+__all__ = ["CallReview", "LoopStoppedError", "ToolRound"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,42 +61,18 @@ class ToolRound:
     that needs a decision run meanwhile.
     """
 
-    def __init__(
-        self,
-        record: AgentRunRecorder,
-        pipeline: ToolPipeline,
-        people: HumanBroker,
-        *,
-        guard: LoopGuard | None,
-        hooks: Sequence[Hooks],
-        notices: Notices,
-        retries: ToolRetries,
-        gate: Callable[[], Awaitable[None]],
-        deps: object,
-    ) -> None:
+    def __init__(self, review: CallReview, *, gate: Callable[[], Awaitable[None]], deps: object) -> None:
         """Create the tool round.
 
         Args:
-            record: records the events.
-            pipeline: plans and runs the calls.
-            people: asks people.
-            guard: the loop guard.
-            hooks: the program's hooks.
-            notices: messages to the model about calls that are not made.
-            retries: the retry policy.
+            review: decides about the calls.
             gate: waits while the run is paused.
             deps: the program's dependencies, for the tools.
         """
-        self.retries = retries
-        self._record = record
-        self._pipeline = pipeline
-        self._people = people
-        self._review = CallReview(
-            record, pipeline, people, guard=guard, hooks=hooks, notices=notices, retries=retries
-        )
-        self._guard = guard
-        self._hooks = hooks
-        self._notices = notices
+        self.retries = review.retries
+        self._review = review
+        self._record = review.record
+        self._people = review.people
         self._gate = gate
         self._deps = deps
         self._running: dict[str, ReviewedCall] = {}
@@ -148,7 +124,7 @@ class ToolRound:
         self._running = {entry.planned.call.id: entry for entry in batch}
         depth = self._record.run.request.depth + 1
         with inherit_depth({DEPTH_META_KEY: depth}):
-            await self._pipeline.execute(
+            await self._review.pipeline.execute(
                 [entry.planned for entry in batch],
                 host=self,
                 approved=frozenset(self._review.approved),
@@ -220,36 +196,30 @@ class ToolRound:
         message = result.message
         if entry.note:
             message = replace(message, parts=(*message.parts, TextPart(f"\n\n{entry.note}")))
-        if self._guard is not None:
+        if self._review.guard is not None:
             tool = planned.tool
             changes = tool is not None and not tool.annotations.read_only
-            self._guard.after(planned.call, message.text, failed=message.failed, changes=changes)
+            self._review.guard.after(planned.call, message.text, failed=message.failed, changes=changes)
         if entry.reminder:
             message = with_reminder(message, entry.reminder)
         spent = result.output.metadata.get(USAGE_KEY)
         self._record.record_call_end(result, message, spent=spent if isinstance(spent, RunUsage) else None)
-        for hooks in self._hooks:
+        for hooks in self._review.hooks:
             await call_hook(hooks, "after_tool", hooks.after_tool, self._record.run, planned, result)
 
     async def _review_result(self, planned: PlannedCall, result: CallResult) -> CallResult:
-        """Let the hooks change or veto the result of a call.
-
-        If a hook raises, or is cancelled, the result is recorded as withheld.
-
-        Raises:
-            HookError: a hook raised an error.
-        """
-        for hooks in self._hooks:
+        """Let the hooks change or veto a result; if one raises or is cancelled, record it as withheld."""
+        for hooks in self._review.hooks:
             run = self._record.run
             try:
                 said = await call_hook(hooks, "before_result", hooks.before_result, run, planned, result)
             except BaseException as error:
                 reason = error.message if isinstance(error, HookError) else "it was not reviewed."
-                withheld = self._notices.withheld.format(reason=reason)
+                withheld = self._review.notices.withheld.format(reason=reason)
                 self._record.record_call_end(_with_text(result, withheld))
                 raise
             if isinstance(said, Veto):
-                said = self._notices.withheld.format(reason=said.reason)
+                said = self._review.notices.withheld.format(reason=said.reason)
             if said is not None:
                 result = _with_text(result, said)
         return result
@@ -309,43 +279,31 @@ class ReviewedCall:
         return self.planned.result is None and tool is not None and not tool.is_concurrency_safe
 
 
+@dataclass(slots=True, kw_only=True)
 class CallReview:
     """Review of calls: decides for each call whether it runs, and with which arguments.
 
     A call whose outcome is unknown after a crash is repeated if that is harmless; else people decide.
 
-    Args:
+    Attributes:
         record: records the events.
-        pipeline: plans the calls, by permissions and schemas.
+        pipeline: plans and runs the calls, by permissions and schemas.
         people: asks people.
         guard: the loop guard.
         hooks: the program's hooks.
         notices: messages to the model about calls that are not made.
         retries: the retry policy.
-
-    Attributes:
         approved: ids of the calls that people approved, now or before a crash.
     """
 
-    def __init__(
-        self,
-        record: AgentRunRecorder,
-        pipeline: ToolPipeline,
-        people: HumanBroker,
-        *,
-        guard: LoopGuard | None,
-        hooks: Sequence[Hooks],
-        notices: Notices,
-        retries: ToolRetries,
-    ) -> None:
-        self.approved: set[str] = set()
-        self._record = record
-        self._pipeline = pipeline
-        self._people = people
-        self._guard = guard
-        self._hooks = hooks
-        self._notices = notices
-        self._retries = retries
+    record: AgentRunRecorder
+    pipeline: ToolPipeline
+    people: HumanBroker
+    guard: LoopGuard | None
+    hooks: Sequence[Hooks]
+    notices: Notices
+    retries: ToolRetries
+    approved: set[str] = field(default_factory=set[str])
 
     async def review(self) -> list[ReviewedCall]:
         """Review the open calls, up to the point where people have to be asked.
@@ -355,27 +313,25 @@ class CallReview:
             UnapprovedToolError: see there.
             HookError: a hook raised an error.
         """
-        open_calls = self._record.state.open_calls
-        request = self._record.run.request
-        planned = await self._pipeline.plan([call.part for call in open_calls], allowed=request.allowed_tools)
+        open_calls = self.record.state.open_calls
+        request = self.record.run.request
+        planned = await self.pipeline.plan([call.part for call in open_calls], allowed=request.allowed_tools)
         self._announce(planned)
-        left = remaining_calls(
-            request.budget, self._record.spent, granted_from=self._record.state.granted_from
-        )
+        left = remaining_calls(request.budget, self.record.spent, granted_from=self.record.state.granted_from)
         entries: list[ReviewedCall] = []
         for call, each in zip(open_calls, planned, strict=True):
             entry = await self._review_call(call, each)
             if entry.planned.result is None and not call.started:
                 left -= 1
                 if left < 0:
-                    text = self._notices.no_calls_left.format(most=request.budget.tool_calls)
+                    text = self.notices.no_calls_left.format(most=request.budget.tool_calls)
                     entry = ReviewedCall(_refuse(each, "denied", text))
             entries.append(entry)
         return entries
 
     def _announce(self, planned: Sequence[PlannedCall]) -> None:
-        if not self._record.state.announced:
-            self._record.record_calls(
+        if not self.record.state.announced:
+            self.record.record_calls(
                 [
                     {"call_id": each.call.id, "tool": each.name, "arguments": dict(each.call.arguments)}
                     for each in planned
@@ -390,13 +346,13 @@ class CallReview:
         if planned.result is not None:
             return ReviewedCall(planned)
         if self._has_refused_too_often(planned):
-            text = self._notices.no_retries_left.format(tool=planned.call.name)
+            text = self.notices.no_retries_left.format(tool=planned.call.name)
             return ReviewedCall(_refuse(planned, "denied", text))
         reminder = ""
-        if self._guard is not None:
-            verdict = self._guard.before(call.part)
+        if self.guard is not None:
+            verdict = self.guard.before(call.part)
             if verdict.action in {"remind", "refuse", "stop"}:
-                self._record.record_loop(call.part.id, planned.tool_name, verdict)
+                self.record.record_loop(call.part.id, planned.tool_name, verdict)
             if verdict.action == "stop":
                 raise LoopStoppedError(verdict.text, advice="Rephrase the goal.")
             if verdict.action == "refuse":
@@ -405,42 +361,39 @@ class CallReview:
         if planned.verdict == "allow":
             return ReviewedCall(planned, reminder=reminder)
         tool = planned.tool
-        if self._people.unapproved and planned.is_unapproved and tool is not None:
-            raise UnapprovedToolError(tool, said=self._people.unapproved)
+        if self.people.unapproved and planned.is_unapproved and tool is not None:
+            raise UnapprovedToolError(tool, said=self.people.unapproved)
         if tool is not None and self._lacks_approver(planned):
             _log.warning(_NO_APPROVER, planned.name, planned.reason, tool.approval_advice)
             return ReviewedCall(self._deny_without_approver(planned, tool))
-        why = self._notices.translate(planned.reason)
+        why = self.notices.translate(planned.reason)
         if tool is not None:
-            why = self._people.phrase_question(tool, planned.arguments, reason=why)
+            why = self.people.phrase_question(tool, planned.arguments, reason=why)
         return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
 
     async def _apply_hooks(self, planned: PlannedCall) -> PlannedCall:
-        """Apply the hooks to a call."""
-        for hooks in self._hooks:
+        for hooks in self.hooks:
             if planned.result is not None:
                 break
-            said = await call_hook(hooks, "before_tool", hooks.before_tool, self._record.run, planned)
+            said = await call_hook(hooks, "before_tool", hooks.before_tool, self.record.run, planned)
             if isinstance(said, Veto):
-                return _refuse(
-                    planned, "denied", self._notices.vetoed.format(reason=said.reason), by="a hook"
-                )
+                return _refuse(planned, "denied", self.notices.vetoed.format(reason=said.reason), by="a hook")
             if said is not None:
                 planned = await self._replan(planned, said)
         return planned
 
     def _has_refused_too_often(self, planned: PlannedCall) -> bool:
         """Whether the tool has asked for other arguments more often in a row than it may."""
-        times = self._record.state.refused_arguments[planned.call.name]
-        return planned.tool is not None and times > self._retries.limit_of(planned.tool)
+        times = self.record.state.refused_arguments[planned.call.name]
+        return planned.tool is not None and times > self.retries.limit_of(planned.tool)
 
     def _lacks_approver(self, planned: PlannedCall) -> bool:
-        return not self._people.has_approver and planned.call.id not in self._record.state.decisions
+        return not self.people.has_approver and planned.call.id not in self.record.state.decisions
 
     def _deny_without_approver(self, planned: PlannedCall, tool: Tool) -> PlannedCall:
-        allowed = self._record.run.request.allowed_tools
-        others = self._pipeline.read_only_alternatives(tool, allowed=allowed)
-        notices = self._notices
+        allowed = self.record.run.request.allowed_tools
+        others = self.pipeline.read_only_alternatives(tool, allowed=allowed)
+        notices = self.notices
         text = notices.no_approver.format(
             why=notices.translate(planned.reason),
             instead=notices.instead.format(tools=", ".join(others)) if others else "",
@@ -449,24 +402,19 @@ class CallReview:
         return _refuse(planned, "denied", text, by="no one to ask")
 
     def _review_interrupted(self, planned: PlannedCall, *, in_doubt: bool) -> ReviewedCall:
-        """Review a call that had started when the process died; see `OpenCall.running`.
-
-        Args:
-            planned: the call.
-            in_doubt: whether it is unknown how its last attempt ended.
-        """
+        """Review a call that had started when the process died; `in_doubt` as of `OpenCall.running`."""
         tool = planned.tool
         if planned.result is not None or tool is None:  # the tool is gone, or must not be called
-            return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
+            return ReviewedCall(_refuse(planned, "unknown", self.notices.unknown))
         if tool.annotations.repeatable or not in_doubt:  # it was allowed, or approved, when it started
             self.approved.add(planned.call.id)
             return ReviewedCall(replace(planned, verdict="allow"))
         if self._lacks_approver(planned):
-            return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
-        return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
+            return ReviewedCall(_refuse(planned, "unknown", self.notices.unknown))
+        return ReviewedCall(planned, self._pending(planned, "unknown", self.notices.begun_before))
 
     def _pending(self, planned: PlannedCall, kind: Literal["approval", "unknown"], reason: str) -> Pending:
-        state = self._record.state
+        state = self.record.state
         asked = state.pending.get(planned.call.id) or state.decided_about.get(planned.call.id)
         if asked is not None:
             return asked
@@ -481,20 +429,19 @@ class CallReview:
             for_run=editable is not None and (editable.keeps_approval or not editable.approval_reason),
             of_tool=planned.of_tool,
             fingerprint="" if editable is None else editable.fingerprint,
-            deadline=self._people.deadline(),
+            deadline=self.people.deadline(),
         )
 
     async def _replan(self, planned: PlannedCall, arguments: Mapping[str, Any]) -> PlannedCall:
-        """Plan the call again with other arguments."""
         call = replace(planned.call, arguments=dict(arguments), unreadable="")
-        (again,) = await self._pipeline.plan([call], allowed=self._record.run.request.allowed_tools)
+        (again,) = await self.pipeline.plan([call], allowed=self.record.run.request.allowed_tools)
         return again
 
     async def resolve(self, entry: ReviewedCall) -> ReviewedCall:
         """Wait for the decision of people about a call, if needed, and apply it."""
         if entry.pending is None:
             return entry
-        decision = await self._people.wait_for_decision(entry.pending)
+        decision = await self.people.wait_for_decision(entry.pending)
         planned, by = entry.planned, decision.by or "a person"
         if decision.action == "deny":
             return ReviewedCall(self._deny(planned, entry.pending, decision))
@@ -502,14 +449,14 @@ class CallReview:
         if decision.action == "edit":
             edited = decision.arguments
             if planned.tool is not None:
-                edited = self._pipeline.chosen_arguments(planned.tool, edited)
+                edited = self.pipeline.chosen_arguments(planned.tool, edited)
             planned = await self._replan(planned, decision.arguments)
             shown = json.dumps(dict(edited), ensure_ascii=False)[:_EDITED_SHOWN]
-            note = self._notices.edited.format(arguments=shown)
+            note = self.notices.edited.format(arguments=shown)
         pending = entry.pending
         lasting = (decision.scope == "run" and pending.for_run) or (pending.of_tool and not decision.keep)
         keep = decision.keep and pending.kind == "approval"
-        planned = await self._pipeline.approve(
+        planned = await self.pipeline.approve(
             planned, by=by, seen=pending.fingerprint, for_run=lasting, keep=keep
         )
         if planned.result is None:
@@ -518,12 +465,12 @@ class CallReview:
 
     def _deny(self, planned: PlannedCall, pending: Pending, decision: ApprovalDecision) -> PlannedCall:
         if pending.kind == "unknown":
-            return _refuse(planned, "unknown", self._notices.unknown, by=decision.by or "a person")
+            return _refuse(planned, "unknown", self.notices.unknown, by=decision.by or "a person")
         if is_denied_by_timeout(decision):
-            return _refuse(planned, "denied", self._notices.approval_timed_out, by=decision.by or "a person")
-        reason = self._notices.reason.format(text=decision.reason) if decision.reason else ""
+            return _refuse(planned, "denied", self.notices.approval_timed_out, by=decision.by or "a person")
+        reason = self.notices.reason.format(text=decision.reason) if decision.reason else ""
         return _refuse(
-            planned, "denied", self._notices.refused.format(reason=reason), by=decision.by or "a person"
+            planned, "denied", self.notices.refused.format(reason=reason), by=decision.by or "a person"
         )
 
 

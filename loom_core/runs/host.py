@@ -194,7 +194,6 @@ class RunHost:
             await self.journal.wait_for_unclaimed(seconds=seconds)
 
     async def _adopt_orphan(self, run_id: str) -> None:
-        """Adopt a run that no process executes."""
         if run_id not in self._taken and run_id not in self._strange:
             run = await self.journal.get(run_id)
             if is_for_call(run) and run.status not in FINAL_STATUSES:
@@ -261,11 +260,7 @@ class RunHost:
             return None
 
     async def _runner(self, profile: str) -> Runner:
-        """Return the runner of a profile.
-
-        Raises:
-            NotFoundError: there is none.
-        """
+        """Return the runner of a profile."""
         if self._make is None:
             if profile not in self._runners:
                 known = ", ".join(sorted(self._runners)) or "none"

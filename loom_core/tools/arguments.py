@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.json_schema.values import json_type, readable_path
+from loom_core.tools.names import closest
 from loom_core.tools.schemas.check import SchemaCheck
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _describe(error: ValidationError, whole: str, part: str) -> Iterable[str]:
             return [f"`{readable_path([*path, name])}` is required" for name in missing]
         case "additionalProperties" if error.validator_value is False:
             known = [str(name) for name in error.schema.get("properties", ())]
-            return [f"{place} is not {part}{_nearest(str(path[-1]), known)}"]
+            return [f"{place} is not {part}{closest(str(path[-1]), known)}"]
         case "type":
             types = error.validator_value
             wanted = types if isinstance(types, str) else " or ".join(types)
@@ -194,11 +194,6 @@ def _describe(error: ValidationError, whole: str, part: str) -> Iterable[str]:
             return [f"{place} must be {_display(error.validator_value)}, got {_display(error.instance)}"]
         case _:
             return [f"{place}: {_truncate_middle(error.message)}"]
-
-
-def _nearest(name: str, names: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f", did you mean `{found[0]}`" if found else ""
 
 
 def _article(kind: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import typing
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from loom_core.errors import InvalidInputError
+from loom_core.tools.names import closest
 from loom_core.tools.schemas.model_schema import (
     inline_definitions,
     with_keywords,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = ["FunctionArguments", "closest", "plain_function"]
+__all__ = ["FunctionArguments", "plain_function"]
 
 _SHOWN = 60  # characters of an invalid value in an error
 
@@ -209,12 +209,6 @@ def _field_name(argument: str) -> str:
     """Return a field name for an argument; some names are reserved in models."""
     taken = argument.startswith(("_", "model_")) or hasattr(BaseModel, argument)
     return f"argument_{argument}" if taken else argument
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return `, did you mean …` for a misspelt name, or an empty text."""
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f", did you mean `{found[0]}`" if found else ""
 
 
 def _problems(given: dict[str, Any], schema: dict[str, Any]) -> list[str]:

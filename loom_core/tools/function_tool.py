@@ -136,11 +136,7 @@ class FunctionTool(Tool, Generic[_P, _R]):
             return ToolOutput(str(error), is_error=True, failure=failure_of(error))
 
     def _check_context(self, context: CallContext) -> CallContext:
-        """Return the context, if it is of the type that the function wants.
-
-        Raises:
-            TypeError: the function wants that of an agent's run, and something else calls it.
-        """
+        """Return the context, if it is of the type that the function wants."""
         wanted = self._arguments.context_type
         if not isinstance(context, wanted):
             raise TypeError(

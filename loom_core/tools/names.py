@@ -6,10 +6,12 @@ tools. It is never parsed: it is looked up in a table.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
+from collections.abc import Iterable
 
-__all__ = ["display_name", "own_wire_name", "wire_name"]
+__all__ = ["closest", "display_name", "own_wire_name", "wire_name"]
 
 _LONGEST = 64
 _BETWEEN = "__"
@@ -63,3 +65,9 @@ def _hash(server: str, tool: str) -> str:
     # The server's length first: no two pairs give the same text.
     text = f"{len(server)}:{server}{tool}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(text).hexdigest()[:_HASHED]
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return `, did you mean …` for a misspelt name, or an empty text."""
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f", did you mean `{found[0]}`" if found else ""

@@ -67,21 +67,17 @@ class _OfferingSearch(ToolSearch):
 
     def __init__(self, toolbox: Toolbox, allowed: tuple[str, ...] | None) -> None:
         super().__init__(self._callable)
-        self._toolbox = toolbox
+        self.toolbox = toolbox
         self._allowed = allowed
         self._seen: tuple[Tool, ...] = ()
         self._fitting: tuple[Tool, ...] = ()
 
-    def belongs_to(self, toolbox: Toolbox) -> bool:
-        """Return whether it searches the tools of this box."""
-        return self._toolbox is toolbox
-
     def schema_of(self, tool: Tool) -> Mapping[str, Any]:
         """Return the arguments that a model may choose."""
-        return self._toolbox.schema_of(tool)
+        return self.toolbox.schema_of(tool)
 
     def _callable(self) -> tuple[Tool, ...]:
-        tools = self._toolbox.tools()
+        tools = self.toolbox.tools()
         if tools is not self._seen:
             fitting = tuple(tool for tool in tools if is_allowed(tool, self._allowed))
             self._seen, self._fitting = tools, fitting
@@ -90,7 +86,7 @@ class _OfferingSearch(ToolSearch):
     def search(self, query: str, *, limit: int = 5) -> tuple[list[Tool], int]:
         """Search, and offer the results; see `ToolSearch.search`."""
         found, fitting = super().search(query, limit=limit)
-        self._toolbox.offer(tool.wire_name for tool in found)
+        self.toolbox.offer(tool.wire_name for tool in found)
         return found, fitting
 
 
@@ -192,7 +188,7 @@ class Toolbox:
         Raises:
             NotFoundError: it no longer exists.
         """
-        if isinstance(tool, _OfferingSearch) and tool.belongs_to(self):
+        if isinstance(tool, _OfferingSearch) and tool.toolbox is self:
             return tool
         return self.find(tool.wire_name)
 
@@ -408,17 +404,7 @@ def _without_arguments(schema: Mapping[str, Any], names: Collection[str]) -> Map
 def _inject_arguments(
     given: Mapping[str, Any], keys: Mapping[str, str], data: Mapping[str, Any], *, tool: str
 ) -> Mapping[str, Any]:
-    """Return arguments of a call with those that are injected; data that are missing set none.
-
-    Args:
-        given: the arguments of the model, or of a person who changed them.
-        keys: the result of `ArgumentInjection.keys_for`.
-        data: the data of the run.
-        tool: name of the tool.
-
-    Raises:
-        InvalidInputError: an injected argument was given with another value.
-    """
+    """Return arguments of a call with those that are injected; data that are missing set none."""
     fixed = {argument: data[key] for argument, key in keys.items() if key in data}
     for argument in keys:
         if argument in given and (argument not in fixed or given[argument] != fixed[argument]):

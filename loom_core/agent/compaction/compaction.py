@@ -421,7 +421,6 @@ def newest_start(history: Sequence[Message], sizes: Sequence[int], *, room: floa
 
 
 def _suffix_sums(sizes: Sequence[int]) -> list[int]:
-    """Return the tokens from each index to the end."""
     return [*accumulate(reversed(sizes))][::-1]
 
 

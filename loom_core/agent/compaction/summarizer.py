@@ -163,7 +163,6 @@ class Summarizer:
 
 
 def _instructions(tokens: int, *, chinese: bool) -> str:
-    """Return the system prompt of the summarizing model."""
     if chinese:
         listed = "\n".join(f"## {section.title_zh}\n（{section.asks_zh}）" for section in SECTIONS)
         return _ASKS_ZH.format(words=int(tokens * _CHARACTERS_A_TOKEN), sections=listed)

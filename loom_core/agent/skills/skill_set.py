@@ -63,11 +63,7 @@ class Skill:
 
 
 def _read_skill(folder: Path) -> Skill:
-    """Read the front matter of a skill. Blocks. Needs PyYAML.
-
-    Raises:
-        ConfigError: the skill cannot be used; the message says which file, why, and what to do.
-    """
+    """Read the front matter of a skill. Blocks. Needs PyYAML."""
     path = folder / _SKILL_FILE
     try:
         root = FileRoot(folder)
@@ -284,11 +280,7 @@ class SkillSet:
 
 
 def _find(path: str | Path, base: Path) -> list[Path]:
-    """Return the folders of the skills at a path.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the folders of the skills at a path."""
     found: list[Path] = []
     try:
         whole = (base / Path(path).expanduser()).absolute()

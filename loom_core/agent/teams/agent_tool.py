@@ -262,7 +262,6 @@ class ChildRun:
         return await self._agent.journal.find_by_key(self._key, caller=self._calling.run.request.caller)
 
     async def _report_progress(self, event: StreamEvent) -> None:
-        """Report its progress to the calling run."""
         match event.type:
             case "approval_decided":
                 if (scope := self._questions.pop(event.payload["call_id"], None)) is not None:

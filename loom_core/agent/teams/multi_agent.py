@@ -150,7 +150,6 @@ def _handoff_target(step: StepResult) -> tuple[str, str] | None:
 
 
 def _with_handoffs(agent: Agent, others: Sequence[Agent]) -> Agent:
-    """Return the agent with handoff tools for the others."""
     if not others:
         return agent
     return agent.extend(tools=[_handoff(other) for other in others], system_prompt=_PROMPT)
@@ -178,7 +177,6 @@ def _handoff(agent: Agent) -> Tool:
 def _handoff_names(
     name: str, names: Iterable[str], handoffs: Mapping[str, Sequence[str]] | None
 ) -> list[str]:
-    """Return the names of the agents that an agent may hand over to."""
     return [each for each in (names if handoffs is None else handoffs.get(name, ())) if each != name]
 
 

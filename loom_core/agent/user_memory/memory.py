@@ -323,11 +323,7 @@ def _read_notes(store: GraphRAGKnowledgeBase) -> list[Note]:
 
 
 def _merge(known: dict[str, Note], new: NewNote, *, source: NoteSource, run: Run | None) -> Note:
-    """Add a new note to known ones, unless it is among them; return it as it is then.
-
-    Raises:
-        NotFoundError: there is no note to replace.
-    """
+    """Add a new note to known ones, unless it is among them; return it as it is then."""
     same = next((each for each in known.values() if same_text(each.text, new.text)), None)
     if same is not None:
         return same

@@ -89,11 +89,7 @@ def approve_remember(toolbox: Toolbox, permissions: Permissions) -> None:
 
 
 def _user(memory: UserMemory) -> tuple[Run, str]:
-    """Return the calling run and its user.
-
-    Raises:
-        InvalidInputError: the user is unknown.
-    """
+    """Return the calling run and its user."""
     calling = calling_run()
     user = "" if calling is None else memory.user_of(calling.run)
     if calling is None or not user:

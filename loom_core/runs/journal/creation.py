@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import revives
 from loom_core.runs.journal.rows.commands import load_commands
-from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.runs.journal.rows.json_column import check_text, from_column, to_column
 from loom_core.runs.journal.rows.runs import (
     FINAL_STATUSES,
     event_keys,
@@ -60,7 +60,7 @@ def create_run(db: SQLConnection, request: RunRequest, *, begins_session: bool =
         NotFoundError: there is no such session of this caller.
     """
     for name in ("caller", "idempotency_key", "session_id"):
-        _check_text(name, getattr(request, name))
+        check_text(name, getattr(request, name))
     if request.idempotency_key:
         where = "runs.caller = ? AND runs.idempotency_key = ?"
         for stored in select_runs(db, where, (request.caller, request.idempotency_key)):
@@ -188,13 +188,6 @@ def _find_free_session(db: SQLConnection, request: RunRequest) -> int:
     return session
 
 
-def _check_text(name: str, text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"The {name} is not valid text: it contains a lone surrogate.") from None
-
-
 def new_id(kind: str) -> str:
     """Create a random id that cannot be guessed."""
     return _id(kind, secrets.token_bytes(_ID_BYTES))
@@ -206,8 +199,8 @@ def id_for(kind: str, caller: str, key: str) -> str:
     Raises:
         InvalidInputError: the caller or the key is not valid text.
     """
-    _check_text("caller", caller)
-    _check_text("idempotency_key", key)
+    check_text("caller", caller)
+    check_text("idempotency_key", key)
     return _id(kind, sha256(f"{len(caller)}:{caller}:{key}".encode()).digest()[:_ID_BYTES])
 
 

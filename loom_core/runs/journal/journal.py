@@ -142,10 +142,7 @@ class Journal:
         Raises:
             NotFoundError: there is none, or it is another caller's (None: any caller).
         """
-        drivers = await self.store.drivers()
-        return await self.store.read(
-            lambda db: drivers.with_driver_titles(db, [find_run(db, run_id, caller)])[0]
-        )
+        return (await self._read_runs(lambda db: [find_run(db, run_id, caller)]))[0]
 
     async def find_by_key(self, idempotency_key: str, *, caller: str = "") -> Run | None:
         """Find the run that was requested with an idempotency key; None if there is none.
@@ -154,11 +151,8 @@ class Journal:
             idempotency_key: as in `RunRequest`; not empty.
             caller: the caller of the request.
         """
-        drivers = await self.store.drivers()
         where, parameters = "runs.caller = ? AND runs.idempotency_key = ?", (caller, idempotency_key)
-        found = await self.store.read(
-            lambda db: drivers.with_driver_titles(db, select_runs(db, where, parameters))
-        )
+        found = await self._read_runs(lambda db: select_runs(db, where, parameters))
         return found[0] if found else None
 
     async def begin_session(self, *, caller: str = "", idempotency_key: str = "") -> str:
@@ -225,7 +219,6 @@ class Journal:
             waits_for_name: with it, only where it may have this name, that of an event; empty for all.
             limit: maximum number of runs.
         """
-        drivers = await self.store.drivers()
         where, parameters = condition(
             caller,
             profiles=profiles,
@@ -234,10 +227,8 @@ class Journal:
             waits_for=waits_for,
             waits_for_name=waits_for_name,
         )
-        return await self.store.read(
-            lambda db: drivers.with_driver_titles(
-                db, select_runs(db, where, parameters, order="runs.key DESC", limit=limit)
-            )
+        return await self._read_runs(
+            lambda db: select_runs(db, where, parameters, order="runs.key DESC", limit=limit)
         )
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = EVENTS_AT_ONCE) -> list[StreamEvent]:
@@ -454,11 +445,12 @@ class Journal:
         """
         while await self.store.write(index_runs):
             pass
-        drivers = await self.store.drivers()
         wanted = condition(caller, profiles=profiles, session_id=session_id, status=status)
-        return await self.store.read(
-            lambda db: drivers.with_driver_titles(db, search_runs(db, query, wanted=wanted, limit=limit))
-        )
+        return await self._read_runs(lambda db: search_runs(db, query, wanted=wanted, limit=limit))
+
+    async def _read_runs(self, select: Callable[[SQLConnection], Sequence[StoredRun]]) -> list[Run]:
+        drivers = await self.store.drivers()
+        return await self.store.read(lambda db: drivers.with_driver_titles(db, select(db)))
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
         """Return a blob that was too large for an event, and its media type.

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import defaultdict, deque
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from loom_core.runs.journal.rows.commands import QueuedCommand
     from loom_core.storage.sql import SQLConnection
 
-__all__ = ["Inbox", "Notifier", "WakeBatch", "Watch"]
+__all__ = ["Inbox", "Notifier", "WakeBatch", "Watch", "finish"]
 
 _log = logging.getLogger(__name__)
 
@@ -112,10 +113,11 @@ class Watch:
             self.count += 1
             waiting, self._waiting = self._waiting, {}
         for told, loop in waiting.items():
-            wake.schedule(loop, lambda told=told: _finish(told))
+            wake.schedule(loop, partial(finish, told))
 
 
-def _finish(told: asyncio.Future[None]) -> None:
+def finish(told: asyncio.Future[None]) -> None:
+    """Finish what a waiter awaits, unless it was cancelled."""
     if not told.done():
         told.set_result(None)
 
@@ -282,5 +284,4 @@ class Inbox:
 
     def _notify(self) -> None:
         for told in self._waiting:
-            if not told.done():
-                told.set_result(None)
+            finish(told)

@@ -7,6 +7,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from anyio import CancelScope
 
 from loom_core.errors import LoomError, StoreError
-from loom_core.runs.journal.notifier import WakeBatch
+from loom_core.runs.journal.notifier import WakeBatch, finish
 from loom_core.runs.journal.rows.schema import NOTIFY
 
 if TYPE_CHECKING:
@@ -525,9 +526,4 @@ class Outbox(WriteJob):
             self._status = parcel.status or self._status
             self._switchboard.publish(self._run, parcel.events, self._seq, self._status, wake)
         for done in parcel.waiting:
-            wake.schedule(self._loop, lambda done=done: _finish(done))
-
-
-def _finish(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+            wake.schedule(self._loop, partial(finish, done))

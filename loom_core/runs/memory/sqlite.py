@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from loom_core.errors import InvalidInputError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.plugin_registry import register
-from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.runs.journal.rows.json_column import check_text, from_column, to_column
 from loom_core.runs.journal.rows.runs import MAX_ROWS
 from loom_core.runs.journal.search import MESSAGE_INDEX, index_messages
 from loom_core.runs.journal.store import JournalStore
@@ -49,7 +48,7 @@ class SQLiteMemory(Memory):
             rows = db.execute(
                 "SELECT body FROM messages WHERE conversation = (SELECT key FROM conversations WHERE id = ?)"
                 " ORDER BY position DESC LIMIT ?",
-                (_check_text(session_id), MAX_ROWS if limit is None else max(0, limit)),
+                (check_text("session_id", session_id), MAX_ROWS if limit is None else max(0, limit)),
             )
             return [row["body"] for row in rows]
 
@@ -92,7 +91,7 @@ class SQLiteMemory(Memory):
 
         def write(db: SQLConnection) -> None:
             row = db.execute(
-                "SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)
+                "SELECT key FROM conversations WHERE id = ?", (check_text("session_id", session_id),)
             ).fetchone()
             if row is not None:
                 _delete_from(db, row["key"], 0)
@@ -142,7 +141,9 @@ class SQLiteMemory(Memory):
 
 def _conversation(db: SQLConnection, session_id: str) -> int:
     """Return the key of a session's conversation, created if absent."""
-    row = db.execute("SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)).fetchone()
+    row = db.execute(
+        "SELECT key FROM conversations WHERE id = ?", (check_text("session_id", session_id),)
+    ).fetchone()
     if row is not None:
         return row["key"]
     sql = "INSERT INTO conversations (id, updated) VALUES (?, ?) RETURNING key"
@@ -164,16 +165,3 @@ def _write(db: SQLConnection, key: int, position: int, bodies: Sequence[str]) ->
         [(key, at, body) for at, body in enumerate(bodies, start=position)],
     )
     db.execute("UPDATE conversations SET updated = ? WHERE key = ?", (time.time(), key))
-
-
-def _check_text(session_id: str) -> str:
-    """Return the session id, if SQLite can store it.
-
-    Raises:
-        InvalidInputError: it is not valid text.
-    """
-    try:
-        session_id.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError("The session_id is not valid text: it contains a lone surrogate.") from None
-    return session_id

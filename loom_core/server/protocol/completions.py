@@ -12,7 +12,7 @@ from loom_core.errors import NotFoundError
 from loom_core.server.calls.context import ToolContext, bind_call_context
 from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.errors import protocol_error
-from loom_core.tools.function_arguments import closest
+from loom_core.tools.names import closest
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext

@@ -20,7 +20,8 @@ from loom_core.server.calls.context import ToolContext
 from loom_core.server.protocol.arguments import arguments_of, values_for
 from loom_core.server.protocol.content import Content, block
 from loom_core.server.protocol.errors import protocol_error
-from loom_core.tools.function_arguments import FunctionArguments, closest
+from loom_core.tools.function_arguments import FunctionArguments
+from loom_core.tools.names import closest
 
 if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext

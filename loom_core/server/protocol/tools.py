@@ -26,7 +26,8 @@ from loom_core.server.protocol.content import block
 from loom_core.server.protocol.errors import error_text
 from loom_core.server.protocol.results import ToolReply
 from loom_core.tools.depth import inherit_depth
-from loom_core.tools.function_arguments import FunctionArguments, closest
+from loom_core.tools.function_arguments import FunctionArguments
+from loom_core.tools.names import closest
 from loom_core.tools.schemas.model_schema import outline, terse, without_titles
 
 if TYPE_CHECKING:

@@ -74,27 +74,9 @@ _LONGEST = 300  # characters of a text, as clients choose some texts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One line of the audit log.
+    """One line of the audit log; `AUDIT_FIELDS` says what its fields mean. Empty fields are left out.
 
-    Attributes:
-        kind: its kind; see `AUDIT_FIELDS` for this and the others.
-        call: id of the call.
-        tool: display name of the tool.
-        server: the server that writes it.
-        run: the run that made the call.
-        arguments: arguments of the call; they are written without secrets, with a digest of the uncut ones.
-        decision: the decision; empty for other kinds.
-        by: who decided: `rules`, or a person.
-        rule: the rule that decided; empty for none.
-        reason: why.
-        outcome: how it ended.
-        times: number of refused requests that the line covers.
-        seconds: duration, for `end`.
-        caller: the caller.
-        caller_id: distinguishes callers of the same name.
-        client: the client program, as it names itself.
-        source: origin of the request.
-        at: when, in seconds since 1970.
+    `arguments` are written without secrets and with long ones cut, with a digest of the uncut ones.
     """
 
     kind: AuditKind

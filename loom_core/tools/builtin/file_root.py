@@ -289,11 +289,7 @@ def _replace_atomically(folder: _Folder, name: str, data: bytes, mode: int | Non
 
 
 def _link_draft(folder: _Folder, draft: str, name: str) -> bool:
-    """Link the draft to its name, if that is free; return False if the file system has no hard links.
-
-    Raises:
-        FileExistsError: the name is taken.
-    """
+    """Link the draft to its name, if that is free; return False if the file system has no hard links."""
     at = folder.descriptor
     try:
         os.link(folder.at(draft), folder.at(name), src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)

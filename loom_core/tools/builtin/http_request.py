@@ -322,8 +322,6 @@ def html_text(html: str, *, base: str) -> str:
 
 
 class _Writer:
-    """Collects the text."""
-
     def __init__(self, base: str) -> None:
         self._base = base
         self._parts: list[str] = []

@@ -92,8 +92,6 @@ def _matcher(query: str, *, regex: bool, ignore_case: bool) -> Matcher:
 
 
 class _Search:
-    """State of one search."""
-
     def __init__(self, root: FileRoot, walk: Walk, matches: Matcher, around: int, limit: int) -> None:
         self._root = root
         self._walk = walk

@@ -327,8 +327,6 @@ class ShellCommand:
 
 
 class _HeadAndTail:
-    """Beginning and end of an output."""
-
     def __init__(self, each: int) -> None:
         self._each = each
         self.head = bytearray()

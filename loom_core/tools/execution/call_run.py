@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
@@ -24,7 +24,7 @@ from loom_core.observability.spans import EXECUTE_TOOL
 from loom_core.observability.tracing import record_failure, span
 from loom_core.redaction import Redaction
 from loom_core.tokens import estimate_tokens
-from loom_core.tools.auditing.audit import AuditEntry, AuditLog
+from loom_core.tools.auditing.audit import AuditEntry, AuditKind, AuditLog
 from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage, TaskHost
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.retries import CallRetry, RetryHost
@@ -36,8 +36,6 @@ from loom_core.tools.redaction import redact_arguments
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "CallEnvironment",
     "CallRun",
     "ReadFiles",
-    "decision_entry",
     "format_output",
 ]
 
@@ -78,44 +75,27 @@ class CallEnvironment:
     data: Mapping[str, Any]
     read_files: ReadFiles | None
 
+    def entry(self, planned: PlannedCall, kind: AuditKind) -> AuditEntry:
+        """Return an audit entry about a call, without decision and outcome."""
+        return AuditEntry(
+            kind=kind,
+            run=self.run_id,
+            call=planned.call.id,
+            tool=planned.name,
+            arguments=planned.arguments,
+            caller=self.caller,
+            caller_id=self.source,
+        )
 
-def decision_entry(
-    planned: PlannedCall,
-    decision: PermissionDecision,
-    environment: CallEnvironment,
-    *,
-    approved: bool = False,
-) -> AuditEntry:
-    """Return the audit entry of a decision."""
-    by_person = approved and decision.action != "deny"
-    return AuditEntry(
-        kind="decision",
-        run=environment.run_id,
-        call=planned.call.id,
-        tool=planned.name,
-        arguments=planned.arguments,
-        decision="allow" if by_person else decision.action,
-        by=(planned.by or "a person") if by_person else "rules",
-        rule="" if decision.rule is None or by_person else decision.rule.summary,
-        reason="" if by_person else decision.reason,
-        caller=environment.caller,
-        caller_id=environment.source,
-    )
-
-
-def refusal_entry(planned: PlannedCall, environment: CallEnvironment) -> AuditEntry:
-    """Return the audit entry of a refused call."""
-    return AuditEntry(
-        kind="decision",
-        run=environment.run_id,
-        call=planned.call.id,
-        tool=planned.name,
-        arguments=planned.arguments,
-        decision="deny",
-        by=planned.by,
-        caller=environment.caller,
-        caller_id=environment.source,
-    )
+    def decision_entry(
+        self, planned: PlannedCall, decision: PermissionDecision, *, approved: bool = False
+    ) -> AuditEntry:
+        """Return the audit entry of a decision."""
+        entry = self.entry(planned, "decision")
+        if approved and decision.action != "deny":
+            return replace(entry, decision="allow", by=planned.by or "a person")
+        rule = "" if decision.rule is None else decision.rule.summary
+        return replace(entry, decision=decision.action, by="rules", rule=rule, reason=decision.reason)
 
 
 class CallRun:
@@ -177,9 +157,9 @@ class CallRun:
         if tool is None or planned.result is not None:
             await self.end_as_planned()
             return
-        with call_span(planned, run_id=self._in.run_id) as told:
+        with call_span(planned, run_id=self._in.run_id) as record_end:
             status, output = await self._run_attempts(tool)
-            told.record_end(status, output, waited=self._stages.get("check_cancel", 0.0))
+            record_end(status, output, self._stages.get("check_cancel", 0.0))
         await self._end(status, output)
 
     async def end_as_planned(self) -> None:
@@ -188,7 +168,8 @@ class CallRun:
             self.result = self._planned.result
             self._count(self.result.status)
             if self._planned.by and self._in.audit is not None:  # the plan recorded the rules' decisions
-                self._in.audit.note(refusal_entry(self._planned, self._in))
+                refused = self._in.entry(self._planned, "decision")
+                self._in.audit.note(replace(refused, decision="deny", by=self._planned.by))
             await self._host.record_result(self._planned, self.result)
 
     async def abort(self) -> None:
@@ -269,7 +250,7 @@ class CallRun:
         decision = self._in.permissions.decide(tool, planned.arguments, source=self._in.source)
         entries: list[AuditEntry] = []
         if self._approved or decision.action != planned.verdict:
-            entries.append(decision_entry(planned, decision, self._in, approved=self._approved))
+            entries.append(self._in.decision_entry(planned, decision, approved=self._approved))
         refusal: tuple[CallStatus, ToolOutput] | None = None
         if decision.action == "deny":
             refusal = "denied", outcomes.explain_denial(tool.name, decision.reason)
@@ -281,24 +262,10 @@ class CallRun:
             self._in.audit.note(*entries)
             return refusal
         try:
-            await self._in.audit.write(*entries, self._entry("start"))
+            await self._in.audit.write(*entries, self._in.entry(planned, "start"))
         except LoomError as error:
             return "error", outcomes.explain_unrecordable(tool.name, str(error))
         return None
-
-    def _entry(self, kind: Literal["start", "end"], *, outcome: CallStatus | None = None) -> AuditEntry:
-        planned = self._planned
-        return AuditEntry(
-            kind=kind,
-            run=self._in.run_id,
-            call=planned.call.id,
-            tool=planned.name,
-            arguments=planned.arguments,
-            outcome=outcome or "",
-            seconds=self._stages.get("execute", 0.0),
-            caller=self._in.caller,
-            caller_id=self._in.source,
-        )
 
     async def _call_tool(self, slot: Slot) -> tuple[CallStatus, ToolOutput]:
         planned, tool = self._planned, self._planned.tool
@@ -392,7 +359,9 @@ class CallRun:
         tool = self._planned.tool
         changes = tool is not None and not tool.annotations.read_only
         if self._has_begun and changes and self._in.audit is not None:
-            self._in.audit.note(self._entry("end", outcome=status))
+            ended = self._in.entry(self._planned, "end")
+            seconds = self._stages.get("execute", 0.0)
+            self._in.audit.note(replace(ended, outcome=status, seconds=seconds))
 
     def _count(self, status: CallStatus) -> None:
         name = self._planned.tool_name
@@ -407,21 +376,14 @@ class CallRun:
 
 
 def _problem(output: ToolOutput) -> str:
-    """Return the first sentence of a failed output, for people; the rest advises the model.
-
-    Secrets are redacted.
-    """
+    """Return the first sentence of a failed output, redacted, for people; the rest advises the model."""
     text = Redaction.now().text(strip_control(output.text[: 10 * _MOST_PROBLEM])).strip()
     found = _SENTENCE.match(text)
     return found[0][:_MOST_PROBLEM] if found else ""
 
 
 def _check_output(output: object) -> ToolOutput:
-    """Check a tool's output, as third parties write tools.
-
-    Raises:
-        TypeError: the output is not valid.
-    """
+    """Check a tool's output, as third parties write tools."""
     if not isinstance(output, ToolOutput):
         raise TypeError(f"a tool returned {type(output).__name__}, not a ToolOutput")
     if not isinstance(cast("object", output.text), str):
@@ -451,37 +413,18 @@ def _is_cancelled() -> bool:
     return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
 
 
-class CallSpan:
-    """The span of a call; it records the result."""
-
-    def __init__(self, started: Span) -> None:
-        self._span = started
-
-    def record_end(self, status: CallStatus, output: ToolOutput, *, waited: float) -> None:
-        """Record the end of the call.
-
-        Args:
-            status: its status.
-            output: the tool's output.
-            waited: seconds before its start.
-        """
-        if not self._span.is_recording():
-            return
-        self._span.set_attribute("loom.tool.status", status)
-        self._span.set_attribute("loom.tool.waited_ms", 1000 * waited)
-        if status in {"error", "timeout"}:
-            record_failure(self._span, "timeout" if status == "timeout" else "tool_error")
-        if records_content():
-            self._span.set_attribute("gen_ai.tool.call.result", redact_content(output.text))
-
-
 @contextmanager
-def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
+def call_span(
+    planned: PlannedCall, *, run_id: str
+) -> Generator[Callable[[CallStatus, ToolOutput, float], None]]:
     """Start the span of a call that may run.
 
     Args:
         planned: the call.
         run_id: the run that it belongs to.
+
+    Yields:
+        A function that records the end of the call: its status, its output, and the seconds before its start.
     """
     attributes = {
         "gen_ai.operation.name": EXECUTE_TOOL.name,
@@ -493,7 +436,18 @@ def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
         if started.is_recording() and records_content():
             told = content_json(redact_arguments(planned.arguments))
             started.set_attribute("gen_ai.tool.call.arguments", told)
-        yield CallSpan(started)
+
+        def record_end(status: CallStatus, output: ToolOutput, waited: float) -> None:
+            if not started.is_recording():
+                return
+            started.set_attribute("loom.tool.status", status)
+            started.set_attribute("loom.tool.waited_ms", 1000 * waited)
+            if status in {"error", "timeout"}:
+                record_failure(started, "timeout" if status == "timeout" else "tool_error")
+            if records_content():
+                started.set_attribute("gen_ai.tool.call.result", redact_content(output.text))
+
+        yield record_end
 
 
 _HEAD = 0.7  # share of the shown text; the rest is the end, where results and errors are

@@ -18,13 +18,7 @@ from loom_core.llm.text import json_values
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage, TaskHost
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.call_run import (
-    CLEANUP_SECONDS,
-    CallEnvironment,
-    CallRun,
-    ReadFiles,
-    decision_entry,
-)
+from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, ReadFiles
 from loom_core.tools.execution.retries import RetryHost
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import CallContext, Tool
@@ -151,7 +145,7 @@ class ToolPipeline:
             if plan.tool is not None:
                 self._in.toolbox.offer((plan.tool.wire_name,))
             if decision is not None and self._in.audit is not None:
-                entries.append(decision_entry(plan, decision, self._in))
+                entries.append(self._in.decision_entry(plan, decision))
         if self._in.audit is not None and entries:
             await self._in.audit.try_write(*entries)
         return planned
@@ -329,7 +323,6 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def _words(tool: Tool) -> frozenset[str]:
-    """Return the words of a tool's name."""
     return frozenset(_WORD.findall(tool.name.casefold()))
 
 
@@ -338,11 +331,7 @@ _DEEPEST = 100  # nesting depth
 
 
 def _parse_arguments(call: ToolCallPart) -> Mapping[str, Any]:
-    """Return the arguments of a call; parse invalid JSON again, leniently.
-
-    Raises:
-        InvalidInputError: they are unreadable.
-    """
+    """Return the arguments of a call; parse invalid JSON again, leniently."""
     if not call.unreadable:
         return cast("Mapping[str, Any] | None", call.arguments) or {}
     found = json_values(call.unreadable)
@@ -358,11 +347,7 @@ def _parse_arguments(call: ToolCallPart) -> Mapping[str, Any]:
 
 
 def _check_depth(arguments: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
-    """Return the arguments if they are not nested too deeply, for example for a JSON encoder.
-
-    Raises:
-        InvalidInputError: they are nested too deeply.
-    """
+    """Return the arguments if they are not nested too deeply, for example for a JSON encoder."""
     level: list[object] = [arguments]
     for _ in range(_DEEPEST):
         level = [inner for part in level for inner in _inside(part) if isinstance(inner, dict | list)]

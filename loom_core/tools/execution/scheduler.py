@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -268,16 +268,8 @@ class Scheduler:
 
     def snapshot(self) -> SchedulerSnapshot:
         """Return its state and totals."""
-        counts = self._counts
-        return SchedulerSnapshot(
-            running=counts.running,
-            waiting=sum(pool.waiting for pool in self._pools.values()),
-            peak=counts.peak,
-            started=counts.started,
-            timed_out=counts.timed_out,
-            waited_seconds=counts.waited_seconds,
-            busy_seconds=counts.busy_seconds,
-        )
+        waiting = sum(pool.waiting for pool in self._pools.values())
+        return SchedulerSnapshot(waiting=waiting, **asdict(self._counts))
 
 
 _schedulers = WeakRegistry[Scheduler]()
@@ -364,7 +356,6 @@ class FairSemaphore:
         self._discard_empty(key)
 
     def _discard_empty(self, key: _Key) -> None:
-        """Discard the state of a run without waiters."""
         run, priority = key
         if not self._waiting[run][priority]:
             del self._waiting[run][priority]

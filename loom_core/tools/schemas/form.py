@@ -100,32 +100,16 @@ def _is_type(value: object) -> bool:
     return all(isinstance(name, str) and name in _TYPES for name in names)
 
 
+def _is_a(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
 def _is_count(value: object) -> bool:
     return _is_number(value) and cast("float", value) >= 0 and cast("float", value) % 1 == 0
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_step(value: object) -> bool:
-    return _is_number(value) and cast("float", value) > 0
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, list) and bool(cast("list[object]", value))
 
 
 def _are_names(value: object) -> bool:
@@ -138,19 +122,19 @@ def _are_names_by_name(value: object) -> bool:
 
 _FORMS: Mapping[str, Callable[[object], bool]] = {
     "type": _is_type,
-    "enum": _is_list,
+    "enum": _is_a(list),
     "required": _are_names,
     "dependentRequired": _are_names_by_name,
-    "dependencies": _is_object,
-    "uniqueItems": lambda value: isinstance(value, bool),
-    "multipleOf": _is_step,
-    **dict.fromkeys(_NAMED, _is_object),
-    **dict.fromkeys(_LISTED - {"prefixItems"}, _is_choice),
-    "prefixItems": _is_list,
+    "dependencies": _is_a(dict),
+    "uniqueItems": _is_a(bool),
+    "multipleOf": lambda value: _is_number(value) and cast("float", value) > 0,
+    **dict.fromkeys(_NAMED, _is_a(dict)),
+    **dict.fromkeys(_LISTED - {"prefixItems"}, lambda value: isinstance(value, list) and value != []),
+    "prefixItems": _is_a(list),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _is_count),
-    **dict.fromkeys(("$ref", "$dynamicRef", "$id", "$anchor", "$schema", "pattern", "format"), _is_text),
+    **dict.fromkeys(("$ref", "$dynamicRef", "$id", "$anchor", "$schema", "pattern", "format"), _is_a(str)),
 }
 
 

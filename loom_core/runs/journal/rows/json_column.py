@@ -1,4 +1,4 @@
-"""JSON in a column of a table."""
+"""JSON and text in a column of a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from loom_core.errors import InvalidInputError
 
-__all__ = ["from_column", "to_column"]
+__all__ = ["check_text", "from_column", "to_column"]
 
 _readable = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ascii = json.JSONEncoder(separators=(",", ":"))
@@ -37,3 +37,16 @@ def to_column(value: object) -> str:
 def from_column(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     """Parse what `to_column` wrote."""
     return json.loads(text)
+
+
+def check_text(name: str, text: str) -> str:
+    """Return a text, if a database can store it.
+
+    Raises:
+        InvalidInputError: it contains a lone surrogate, which UTF-8 cannot encode.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"The {name} is not valid text: it contains a lone surrogate.") from None
+    return text

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.journal.rows.json_column import from_column, to_column
+from loom_core.errors import NotFoundError
+from loom_core.runs.journal.rows.json_column import check_text, from_column, to_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,10 +44,7 @@ def find_session(db: SQLConnection, session_id: str, caller: str) -> int:
         InvalidInputError: the id or the caller is not valid text.
         NotFoundError: there is no such session of this caller.
     """
-    try:
-        f"{session_id}{caller}".encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError("The session_id is not valid text: it contains a lone surrogate.") from None
+    check_text("session_id", f"{session_id}{caller}")
     sql = "SELECT key FROM sessions WHERE id = ? AND caller = ?"
     row = db.execute(sql, (session_id, caller)).fetchone()
     if row is None:
