@@ -39,9 +39,8 @@ from loom_core.blocking import run_blocking
 from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatOptions, LLMProvider
-from loom_core.runs.commands import Resume
+from loom_core.runs.commands import HumanInputPolicy, Resume
 from loom_core.runs.events import StreamEvent
-from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
@@ -68,8 +67,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.knowledge.sources.federation.federation import Federation
-    from loom_core.runs.commands import Command
-    from loom_core.runs.human_broker import ApproveFunction
+    from loom_core.runs.commands import ApproveFunction, Command
     from loom_core.runs.journal import RunLog
     from loom_core.runs.memory import Memory
     from loom_core.tools.auditing.audit import AuditLog

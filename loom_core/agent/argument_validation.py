@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.knowledge.sources.federation.federation import Federation
-    from loom_core.runs.human_broker import ApproveFunction
+    from loom_core.runs.commands import ApproveFunction
     from loom_core.runs.run import Run
 
 __all__ = [

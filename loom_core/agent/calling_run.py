@@ -13,8 +13,8 @@ import anyio
 from loom_core.agent.spending import remaining_budget
 
 if TYPE_CHECKING:
+    from loom_core.runs.commands import HumanInputPolicy
     from loom_core.runs.executor import RunRecorder
-    from loom_core.runs.human_broker import HumanInputPolicy
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Budget, Run
 

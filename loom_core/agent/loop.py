@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.messages import Message, UserPart
     from loom_core.runs.commands import Abort, Command
-    from loom_core.runs.human_broker import HumanBroker
+    from loom_core.runs.executor import HumanBroker
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
 

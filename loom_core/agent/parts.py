@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loom_core.llm.interface import ChatOptions
-from loom_core.runs.human_broker import HumanInputPolicy
+from loom_core.runs.commands import HumanInputPolicy
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

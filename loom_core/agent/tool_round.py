@@ -18,7 +18,7 @@ from loom_core.agent.loop_guard import with_reminder
 from loom_core.agent.spending import remaining_calls
 from loom_core.errors import LoomError
 from loom_core.llm.messages import TextPart
-from loom_core.runs.human_broker import is_denied_by_timeout
+from loom_core.runs.commands import is_denied_by_timeout
 from loom_core.runs.run import Pending, RunUsage
 from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
 from loom_core.tools.depth import DEPTH_META_KEY, inherit_depth
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from loom_core.agent.notices import Notices
     from loom_core.agent.recorder import AgentRunRecorder, OpenCall
     from loom_core.runs.commands import ApprovalDecision
-    from loom_core.runs.human_broker import HumanBroker
+    from loom_core.runs.executor import HumanBroker
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.execution.retries import CallRetry, ToolRetries
     from loom_core.tools.interface import Question, QuestionAnswer, Tool

@@ -1,21 +1,28 @@
-"""Commands to a run: decide, answer, reply, pause, resume, abort, retry.
+"""Commands to a run: decide, answer, reply, pause, resume, abort, retry; and whom a run asks for decisions.
 
 Commands go through the journal, so that any process can send them, and none is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from time import time
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.errors import InvalidInputError
 from loom_core.runs.run import Pending, RunStatus
 
+if TYPE_CHECKING:
+    from loom_core.tools.interface import Tool
+
 __all__ = [
+    "NO_ONE_IN_TIME",
     "Abort",
     "ApprovalDecision",
+    "ApproveFunction",
     "Command",
+    "HumanInputPolicy",
     "InputResponse",
     "OperatorMessage",
     "Pause",
@@ -23,6 +30,8 @@ __all__ = [
     "Resume",
     "Retry",
     "check_response",
+    "deny_by_timeout",
+    "is_denied_by_timeout",
     "revives",
 ]
 
@@ -172,3 +181,52 @@ def check_response(pending: Pending, said: ApprovalDecision | InputResponse) -> 
             f"The answer to {pending.id!r} does not fit its schema: {'; '.join(wrong)}.",
             advice="Answer as the schema of the question says; it is still open.",
         )
+
+
+ApproveFunction: TypeAlias = "Callable[[Pending], Awaitable[bool | ApprovalDecision | InputResponse]]"
+"""Asks a person, in a program that uses the library, and returns their response: True or False for a call
+that needs approval; an `ApprovalDecision` to edit its arguments or give a reason; an `InputResponse` for the
+question of a tool."""
+
+NO_ONE_IN_TIME = "no one, in time"
+"""Who decided, where no person did before the deadline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HumanInputPolicy:
+    """Human input policy of a run: whom it asks, and for how long it waits.
+
+    Attributes:
+        approve: called with each request; None if there is no such function.
+        accepts_commands: whether people can respond by commands (`Agent.send_command`, a server's clients).
+        seconds: time to respond; without a response, the request counts as refused. None for no limit.
+        unapproved: message about a tool that no operator has approved: customers can confirm calls, but not
+            approve tools. Empty if operators are asked.
+        confirmation: phrases the question to customers about a call, by its tool and arguments; by default
+            they see the reason.
+    """
+
+    approve: ApproveFunction | None = None
+    accepts_commands: bool = False
+    seconds: float | None = 600.0
+    unapproved: str = ""
+    confirmation: Callable[[Tool, Mapping[str, Any]], str] | None = None
+
+    @property
+    def has_approver(self) -> bool:
+        """Whether there is a person to ask."""
+        return self.accepts_commands or self.approve is not None
+
+    def deadline(self) -> float | None:
+        """Return the deadline of a request that is made now."""
+        return None if self.seconds is None else time() + self.seconds
+
+
+def deny_by_timeout(id_: str) -> ApprovalDecision:
+    """Return the denial of a call that was not decided before the deadline."""
+    return ApprovalDecision(id=id_, action="deny", by=NO_ONE_IN_TIME)
+
+
+def is_denied_by_timeout(decision: ApprovalDecision) -> bool:
+    """Whether a denial means that the deadline passed without a decision."""
+    return decision.action == "deny" and decision.by == NO_ONE_IN_TIME

@@ -1,23 +1,30 @@
-"""Run executor: start or resume a run, apply commands, pause and end it; and the recorder of its events."""
+"""Run executor: start or resume a run, apply commands, pause and end it.
+
+Also: the recorder of its events, and the human-in-the-loop broker, which asks people and waits for commands
+or for the program's `approve` function.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from time import time
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import LoomError, StoreError, unwrap_group
+from loom_core.errors import ConfigError, LoomError, StoreError, unwrap_group
 from loom_core.observability.log_fields import logging_with
 from loom_core.observability.propagation import extract_context, trace_id_of
 from loom_core.observability.spans import INVOKE_AGENT
 from loom_core.observability.tracing import AttributeValue, record_failure, span
 from loom_core.runs.commands import (
+    NO_ONE_IN_TIME,
     Abort,
     ApprovalDecision,
     InputResponse,
@@ -26,12 +33,13 @@ from loom_core.runs.commands import (
     Reply,
     Resume,
     Retry,
+    deny_by_timeout,
     revives,
 )
-from loom_core.runs.human_broker import HumanBroker, HumanInputState
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import TRACE, caller_name
 from loom_core.runs.stopwatch import Stopwatch
+from loom_core.tools.interface import QuestionAnswer
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -39,26 +47,34 @@ if TYPE_CHECKING:
 
     from loom_core.observability.log_fields import ContextField
     from loom_core.observability.spans import SpanForm
-    from loom_core.runs.commands import Command
+    from loom_core.runs.commands import ApproveFunction, Command, HumanInputPolicy
     from loom_core.runs.events import EventType
-    from loom_core.runs.human_broker import HumanInputPolicy
     from loom_core.runs.journal import Journal, RunLog
     from loom_core.runs.run import Pending, Run, RunStatus, RunUsage
+    from loom_core.tools.interface import Tool
 
-__all__ = ["RecordOutcome", "RecordedState", "RunExecutor", "RunRecorder", "run_span"]
+__all__ = ["HumanBroker", "RecordOutcome", "RecordedState", "RunExecutor", "RunRecorder", "run_span"]
 
 _log = logging.getLogger(__name__)
 
 
-class RecordedState(HumanInputState, Protocol):
-    """State of a run, as far as human input is concerned.
-
-    Attributes:
-        pending: unanswered requests to people, by id.
-    """
+class RecordedState(Protocol):
+    """State of a run, as far as human input is concerned; only journaled events change it."""
 
     @property
-    def pending(self) -> dict[str, Pending]: ...  # noqa: D102
+    def pending(self) -> dict[str, Pending]:
+        """Unanswered requests to people, by id."""
+        ...
+
+    @property
+    def decisions(self) -> Mapping[str, ApprovalDecision]:
+        """Their decisions, by id."""
+        ...
+
+    @property
+    def calls(self) -> Container[str]:
+        """Ids of the calls whose decisions are stored; other requests are about calls inside a call."""
+        ...
 
     def add_pending(self, pending: Pending) -> None:
         """Add a pending request to people."""
@@ -205,6 +221,134 @@ class RunRecorder(ABC, Generic[_State]):
 
     def _add(self, type_: EventType, payload: dict[str, Any], state: object, **changes: object) -> None:
         self._log.add(type_, payload, state=state, **changes)
+
+
+class HumanBroker:
+    """Human-in-the-loop broker of one run."""
+
+    def __init__(self, record: RunRecorder[Any], asking: HumanInputPolicy, group: TaskGroup) -> None:
+        self._record = record
+        self._asking = asking
+        self._group = group
+        self._answers: dict[str, QuestionAnswer] = {}
+        self._said: dict[str, anyio.Event] = {}
+
+    @property
+    def has_approver(self) -> bool:
+        """Whether there is a person to ask."""
+        return self._asking.has_approver
+
+    @property
+    def unapproved(self) -> str:
+        """Note for people about tools that no operator has approved; see `HumanInputPolicy`."""
+        return self._asking.unapproved
+
+    def deadline(self) -> float | None:
+        """Return the deadline of a request that is made now."""
+        return self._asking.deadline()
+
+    def phrase_question(self, tool: Tool, arguments: Mapping[str, Any], *, reason: str) -> str:
+        """Return the question about a call; `reason` says why, for operators."""
+        confirmation = self._asking.confirmation
+        return reason if confirmation is None else confirmation(tool, arguments)
+
+    def ask(self, pending: Pending) -> None:
+        """Send a request, and do not wait. A request from before a crash is not shown to people again."""
+        self._said[pending.id] = anyio.Event()
+        if pending.id not in self._record.state.pending:
+            self._record.record_request(pending)
+        if self._asking.approve is not None and pending.for_user:
+            recorded = self._record.state.pending[pending.id]
+            self._group.start_soon(self._call_approver, self._asking.approve, recorded)
+
+    def apply_response(self, said: ApprovalDecision | InputResponse) -> None:
+        """Apply a decision or an answer. Ignore it if nothing waits for it, or it was decided before."""
+        pending = self._record.state.pending.get(said.id)
+        if pending is None or pending.takes_answer != isinstance(said, InputResponse):
+            return
+        if isinstance(said, InputResponse):
+            self._answers[said.id] = QuestionAnswer(said.action, said.content)
+            self._record.record_answer(said)
+        elif said.id in self._record.state.calls:
+            self._record.record_decision(said)
+            self._decide_others(pending, said)
+        else:  # a call inside a call
+            self._answers[said.id] = _to_answer(said)
+            self._record.close_question(said.id, action=said.action, by=said.by, reason=said.reason)
+        if said.id in self._said:
+            self._said[said.id].set()
+
+    def _decide_others(self, decided: Pending, said: ApprovalDecision) -> None:
+        """Approve the other pending calls that the decision covers: same tool, same fingerprint."""
+        if said.action == "deny":
+            return
+        for other in list(self._record.state.pending.values()):
+            same = (other.tool, other.fingerprint) == (decided.tool, decided.fingerprint)
+            all_of_it = said.scope == "run" and decided.for_run and other.for_run
+            if same and (all_of_it or (decided.of_tool and other.of_tool)):
+                self._record.record_decision(replace(said, id=other.id, action="approve", arguments={}))
+                if other.id in self._said:
+                    self._said[other.id].set()
+
+    async def wait_for_decision(self, pending: Pending) -> ApprovalDecision:
+        """Wait for the decision about a call; after the deadline, return a denial."""
+        decisions = self._record.state.decisions
+        if pending.id not in decisions:
+            await self.wait_for_response(pending)
+        if pending.id not in decisions:
+            self._record.record_decision(deny_by_timeout(pending.id))
+        return decisions[pending.id]
+
+    async def request_input(self, pending: Pending) -> QuestionAnswer:
+        """Ask the question of a tool, and wait for the answer."""
+        if not self.has_approver:
+            return QuestionAnswer("cancel")
+        self.ask(pending)
+        try:
+            await self.wait_for_response(pending)
+        finally:
+            if pending.id not in self._answers:
+                late = pending.deadline is not None and time() >= pending.deadline
+                self._record.close_question(pending.id, action="cancel", by=NO_ONE_IN_TIME if late else "")
+        return self._answers.get(pending.id, QuestionAnswer("cancel"))
+
+    async def wait_for_response(self, pending: Pending) -> None:
+        """Wait for the response to a request, or for its deadline."""
+        left = None if pending.deadline is None else max(pending.deadline - time(), 0.0)
+        with anyio.move_on_after(left):
+            await self._said[pending.id].wait()
+
+    async def _call_approver(self, approve: ApproveFunction, pending: Pending) -> None:
+        asked = approve(pending)
+        if not inspect.isawaitable(asked):  # pyright: ignore[reportUnnecessaryComparison]
+            raise ConfigError("`approve` is not `async`.", advice="Define it with `async def`.")
+        said = await asked
+        if isinstance(said, bool):
+            said = _to_response(pending, yes=said)
+        if not isinstance(said, ApprovalDecision | InputResponse):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"`approve` has returned {said!r}.",
+                advice="Let it return True, False, or an `ApprovalDecision` or `InputResponse` with the id "
+                "of the request.",
+            )
+        self.apply_response(said)
+
+
+def _to_answer(decision: ApprovalDecision) -> QuestionAnswer:
+    """Convert a decision about a call to the answer for the tool that asked; see `QuestionAnswer`."""
+    if decision.action == "deny":
+        return QuestionAnswer("decline", {"reason": decision.reason})
+    kept = {} if decision.keep else {"keep": False}
+    return QuestionAnswer(
+        "accept", {"arguments": decision.arguments, **kept} if decision.action == "edit" else kept
+    )
+
+
+def _to_response(pending: Pending, *, yes: bool) -> ApprovalDecision | InputResponse:
+    if pending.takes_answer:
+        answer: Literal["accept", "decline"] = "accept" if yes else "decline"
+        return InputResponse(id=pending.id, action=answer)
+    return ApprovalDecision(id=pending.id, action="approve" if yes else "deny")
 
 
 _R = TypeVar("_R", bound=RunRecorder[Any])

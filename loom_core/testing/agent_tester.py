@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from loom_core.agent.result import RunResult
-from loom_core.runs.human_broker import HumanInputPolicy
+from loom_core.runs.commands import HumanInputPolicy
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

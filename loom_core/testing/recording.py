@@ -16,9 +16,8 @@ from loom_core.agent.user_memory.memory import UserMemory
 from loom_core.errors import InvalidInputError, LLMError, NotFoundError
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer
-from loom_core.runs.commands import ApprovalDecision, Reply
+from loom_core.runs.commands import ApprovalDecision, HumanInputPolicy, Reply
 from loom_core.runs.events import FINAL_EVENTS, StreamEvent
-from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.testing.mock_llm import MockLLM

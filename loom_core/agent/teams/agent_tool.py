@@ -14,8 +14,16 @@ from loom_core.agent.calling_run import USAGE_KEY, calling_run
 from loom_core.agent.result import RunResult
 from loom_core.agent.run_context import RunContext
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrap_group
-from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Resume, check_response
-from loom_core.runs.human_broker import HumanInputPolicy, deny_by_timeout
+from loom_core.runs.commands import (
+    Abort,
+    ApprovalDecision,
+    HumanInputPolicy,
+    InputResponse,
+    Pause,
+    Resume,
+    check_response,
+    deny_by_timeout,
+)
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import CONTEXT, PARENT_CALL, PARENT_RUN, Budget, Pending
 from loom_core.tools.interface import CallContext, Question, Tool, ToolAnnotations, ToolOutput

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from loom_core.flow.http.response import EndpointResult
     from loom_core.flow.understanding.language import Language
     from loom_core.llm.interface import LLMProvider
+    from loom_core.runs.commands import HumanInputPolicy
     from loom_core.runs.events import StreamEvent
-    from loom_core.runs.human_broker import HumanInputPolicy
     from loom_core.runs.run import Run
     from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.calls import Verdict

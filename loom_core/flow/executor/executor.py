@@ -16,8 +16,7 @@ from loom_core.flow.executor.dependencies import FlowAudit, FlowDependencies, Fl
 from loom_core.flow.executor.inputs import check_known, validate_inputs
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.understanding.language import Language
-from loom_core.runs.commands import Retry
-from loom_core.runs.human_broker import HumanInputPolicy
+from loom_core.runs.commands import HumanInputPolicy, Retry
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import Budget, RunRequest, caller_name
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models_endpoint import EndpointConfig
     from loom_core.llm.interface import LLMProvider
-    from loom_core.runs.commands import Command
-    from loom_core.runs.human_broker import ApproveFunction
+    from loom_core.runs.commands import ApproveFunction, Command
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
     from loom_core.tools.auditing.audit import AuditLog

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.dependencies import FlowDependencies
     from loom_core.flow.executor.state import FlowState
     from loom_core.runs.commands import Abort
-    from loom_core.runs.human_broker import HumanBroker
+    from loom_core.runs.executor import HumanBroker
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loom_core.flow.executor.messages import FlowMessages
     from loom_core.flow.executor.recorder import FlowRecorder
     from loom_core.flow.executor.state import FlowState, Frame
-    from loom_core.runs.human_broker import HumanBroker
+    from loom_core.runs.executor import HumanBroker
 
 __all__ = [
     "BEGIN",

@@ -11,7 +11,7 @@ from loom_core.flow.config.localization import localize
 from loom_core.flow.config.models import SKILLS_PROFILE
 from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.responses.phrases import Phrases, language_of_run
-from loom_core.runs.human_broker import HumanInputPolicy
+from loom_core.runs.commands import HumanInputPolicy
 from loom_core.runs.memory import Memory
 from loom_core.runs.run import Budget
 

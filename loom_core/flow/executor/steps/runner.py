@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from loom_core.flow.expressions import Missing
     from loom_core.llm.interface import LLMProvider, LLMResponse
     from loom_core.llm.messages import Message
-    from loom_core.runs.human_broker import HumanBroker
+    from loom_core.runs.executor import HumanBroker
     from loom_core.tools.calls import CallResult, PlannedCall
     from loom_core.tools.interface import JsonValue, Question, QuestionAnswer
     from loom_core.tools.toolbox import Toolbox
