@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
     from loom_core.agent.attachments import load_attachments
     from loom_core.agent.compaction_settings import Compaction
-    from loom_core.agent.fork import ForkOptions
     from loom_core.agent.guardrails import AnswerValidator, DenyPattern, PiiRedaction
     from loom_core.agent.hooks import AskAgain, Hooks, Veto
     from loom_core.agent.loop_guard import LoopGuard
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from loom_core.agent.result import RunError, RunResult
     from loom_core.agent.run_context import RunContext
     from loom_core.agent.skills.skill_set import SkillSet
-    from loom_core.agent.steps import AgentStep, StepCall, read_steps
+    from loom_core.agent.steps import AgentStep, ForkOptions, StepCall, read_steps
     from loom_core.agent.teams.agent_tool import AgentTool
     from loom_core.agent.teams.chain import Chain
     from loom_core.agent.teams.composition import Composition, Runnable

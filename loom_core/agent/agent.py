@@ -27,12 +27,12 @@ from loom_core.agent.argument_validation import (
 )
 from loom_core.agent.attachments import load_attachments, read_files
 from loom_core.agent.compaction_settings import Compaction, CompactorFactory
-from loom_core.agent.fork import ForkOptions, ForkPlan
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import AgentParts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
+from loom_core.agent.steps import ForkOptions, ForkPlan
 from loom_core.agent.user_memory.recall import explain_memory
 from loom_core.agent.user_memory.tools import approve_remember, memory_tools
 from loom_core.blocking import run_blocking

@@ -147,22 +147,13 @@ class LoopGuard:
             return Verdict("remind", _EMPTY_REMINDER.format(times=self._empty), self._empty)
         return Verdict("run", times=times)
 
-    def after(
-        self,
-        call: ToolCallPart,
-        result_text: str,
-        *,
-        failed: bool,
-        poll: bool = False,
-        changes: bool = False,
-    ) -> None:
+    def after(self, call: ToolCallPart, result_text: str, *, failed: bool, changes: bool = False) -> None:
         """Report the result of a call; optional for a refused call.
 
         Args:
             call: the call.
             result_text: the text of its result that the model reads, without a reminder.
             failed: whether it failed: a failure is never an empty result.
-            poll: whether the tool is meant to be polled.
             changes: whether the call is made for its effect: then an empty result does not count.
         """
         self._turn_ends = True
@@ -170,7 +161,7 @@ class LoopGuard:
         if call.id in self._refused:
             self._refused.discard(call.id)
             return
-        if poll or self._is_poll(call.name):
+        if self._is_poll(call.name):
             return
         text = result_text.strip()
         if failed or changes or not _is_empty(text):

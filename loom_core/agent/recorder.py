@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.context_retriever import RetrievedContext
     from loom_core.llm.messages import UserPart
     from loom_core.runs.commands import InputResponse
+    from loom_core.runs.events import EventType
     from loom_core.runs.journal import RunLog, Step
     from loom_core.tools.calls import CallResult
     from loom_core.tools.execution.retries import CallRetry
@@ -356,10 +357,11 @@ class RunState:
         """Restore the state from the journaled events, and the attachments of the run."""
         state = cls(attached=attached)
         for step in steps:
-            state._replay(step.event.type, step.state)
+            state.apply(step.event.type, step.state)
         return state
 
-    def _replay(self, type_: str, kept: Mapping[str, Any]) -> None:  # noqa: C901 - one case an event
+    def apply(self, type_: str, kept: Mapping[str, Any]) -> None:  # noqa: C901 - one case an event
+        """Apply an event by its journaled state."""
         match type_:
             case "request_start":
                 self.start(self._history_from_json(kept["history"]))
@@ -475,6 +477,11 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self._add("request_start", payload, {"history": self.state.history_to_json(history)})
         self.state.start(history)
 
+    def _apply(self, type_: EventType, payload: dict[str, Any], kept: dict[str, Any]) -> None:
+        """Add an event, and change the state by it as when the run is restored."""
+        self._add(type_, payload, kept)
+        self.state.apply(type_, kept)
+
     def record_passages(self, found: RetrievedContext, *, late: str) -> None:
         """Record retrieved passages; `late` is the note after passages that come during the first turn."""
         passages = [
@@ -485,18 +492,15 @@ class AgentRunRecorder(RunRecorder[RunState]):
         if not found.text:
             self._log.add("knowledge", payload)
             return
-        self._add("knowledge", payload, {"text": found.text, "late": late})
-        self.state.add_passages(found.text, late=late)
+        self._apply("knowledge", payload, {"text": found.text, "late": late})
 
     def record_message(self, text: str) -> None:
         """Record a message of the user."""
-        self._add("message_received", {"text": text}, {"text": text})
-        self.state.add_message(text)
+        self._apply("message_received", {"text": text}, {"text": text})
 
     def record_replaced_messages(self, texts: Sequence[str]) -> None:
         """Record that hooks replaced the messages of the user that the model has not read yet."""
-        self._add("input_reviewed", {}, {"texts": list(texts)})
-        self.state.replace_messages(texts)
+        self._apply("input_reviewed", {}, {"texts": list(texts)})
 
     def record_rejected_answer(self, hook: str, reason: str) -> None:
         """Record that a hook sends the answer back to the model."""
@@ -504,21 +508,20 @@ class AgentRunRecorder(RunRecorder[RunState]):
 
     def record_refused_answer(self, hook: str, reason: str, *, notice: str) -> None:
         """Record that a hook refused the answer; `notice` takes its place in the conversation."""
-        self._add("answer_reviewed", {"hook": hook, "action": "refused", "reason": reason}, {"text": notice})
-        self.state.replace_last_text(notice)
+        self._apply(
+            "answer_reviewed", {"hook": hook, "action": "refused", "reason": reason}, {"text": notice}
+        )
 
     def record_replaced_answer(self, hook: str, output: str, structured: Mapping[str, Any] | None) -> None:
         """Record the answer that takes the place of the model's, in the run and in the conversation."""
         final = {"output": output, "structured": structured}
         payload = {"hook": hook, "action": "replaced", "reason": ""}
-        self._add("answer_reviewed", payload, {"text": output, "final": final})
-        self.state.replace_last_text(output, final=final)
+        self._apply("answer_reviewed", payload, {"text": output, "final": final})
 
     def record_turn_start(self, nudge: RepromptKind, text: str, *, model: str, closing: str = "") -> None:
         """Record the start of a turn."""
         payload = {"iteration": self._spent.iterations + 1, "model": model}
-        self._add("model_start", payload, {"nudge": nudge, "text": text, "closing": closing})
-        self.state.start_turn(nudge, text, closing=closing)
+        self._apply("model_start", payload, {"nudge": nudge, "text": text, "closing": closing})
 
     def record_text(self, text: str) -> None:
         """Record a piece of the answer."""
@@ -554,8 +557,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
         """Announce the tool calls of the model to people."""
         answer = self.state.answer
         text = answer.content if answer is not None and self._streams_text else ""
-        self._add("tool_calls_start", {"calls": list(calls), "text": text}, {})
-        self.state.announced = True
+        self._apply("tool_calls_start", {"calls": list(calls), "text": text}, {})
 
     def record_call_start(
         self, call: ToolCallPart, tool: str, *, approved: ToolIdentity | None = None
@@ -575,22 +577,19 @@ class AgentRunRecorder(RunRecorder[RunState]):
         kept: dict[str, Any] = {"id": call.id, "arguments": arguments}
         if approved is not None:
             kept["approved"] = asdict(approved)
-        self._add("tool_start", payload, kept)
-        self.state.start_call(call.id, arguments, approved=approved)
+        self._apply("tool_start", payload, kept)
 
     def record_call_task(self, call_id: str, tool: str, task_id: str) -> None:
         """Record that another server continues a call as a task.
 
         A client that knows the id may control the task, so the event does not show it.
         """
-        self._add("tool_task", {"call_id": call_id, "tool": tool}, {"id": call_id, "task": task_id})
-        self.state.calls[call_id].task_id = task_id
+        self._apply("tool_task", {"call_id": call_id, "tool": tool}, {"id": call_id, "task": task_id})
 
     def record_call_retry(self, call_id: str, tool: str, retry: CallRetry) -> None:
         """Record that an attempt of a call has failed, and that the call is retried."""
         payload = {"call_id": call_id, "tool": tool, **asdict(retry), "wait": round(retry.wait, 3)}
-        self._add("tool_retry", payload, {"id": call_id})
-        self.state.retry_call(call_id)
+        self._apply("tool_retry", payload, {"id": call_id})
 
     def record_call_end(
         self, result: CallResult, message: ToolMessage | None = None, *, spent: RunUsage | None = None
@@ -645,8 +644,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
     def record_window_warning(self, fill: ContextUsage) -> None:
         """Record a warning that the model's context window is filling up."""
         payload = {"used": fill.used, "window": fill.window, "ratio": round(fill.ratio, 3)}
-        self._add("compression_warning", payload, {})
-        self.state.warned = True
+        self._apply("compression_warning", payload, {})
 
     def record_compaction(self, compacted: CompactionResult, *, taken: int) -> None:
         """Record a compaction; `taken` messages of the inbox are in the new history."""

@@ -56,6 +56,7 @@ _log = logging.getLogger(__name__)
 
 _LEAST_GAIN = 0.9  # maximum ratio of tokens after and before
 _MOST_RESERVED = 4  # the answer gets at most a quarter of the window
+_SUMMARY_TOKENS = 4000
 _SUMMARY_SHARE = 8  # a summary gets at most an eighth of the room
 
 
@@ -109,9 +110,7 @@ class Compactor:
         warn_at: float = 0.80,
         apply_at: float = 0.92,
         target: float = 0.5,
-        summary_tokens: int = 4000,
         seconds: float = 120.0,
-        llm_window: int | None = None,
         compressor: Compressor | None = None,
         breaker: CircuitBreaker | None = None,
         clock: Callable[[], float] = time.time,
@@ -125,9 +124,7 @@ class Compactor:
             warn_at: usage of the rest that causes a warning.
             apply_at: usage of the rest that causes a compaction.
             target: usage after a compaction; or, if that is less, this share of the tokens before.
-            summary_tokens: maximum length of a summary; at most an eighth of the room.
             seconds: timeout of one answer of the summarizing model, or of the compressor.
-            llm_window: context window of the summarizing model; by default the result of `window_of`.
             compressor: shortens conversations in its own way; None for Loom's.
             breaker: circuit breaker for both ways; by default open for a minute after three consecutive
                 failures, then for longer.
@@ -136,10 +133,9 @@ class Compactor:
         Raises:
             ConfigError: a number is out of range.
         """
-        if window <= 0 or reserve < 0 or summary_tokens <= 0 or seconds <= 0:
+        if window <= 0 or reserve < 0 or seconds <= 0:
             raise ConfigError(
-                f"The context window is {window} tokens, {reserve} of them reserved; a summary has "
-                f"{summary_tokens} tokens and {seconds:g} s.",
+                f"The context window is {window} tokens, {reserve} reserved; a summary has {seconds:g} s.",
                 advice="Use numbers above 0.",
             )
         if not 0 < target < warn_at <= apply_at <= 1:
@@ -151,8 +147,8 @@ class Compactor:
         self._warn_at = warn_at
         self._apply_at = apply_at
         self._target = target
-        self._summary_tokens = min(summary_tokens, max(1, self._room // _SUMMARY_SHARE))
-        self._summariser = Summarizer(llm, tokens=self._summary_tokens, seconds=seconds, window=llm_window)
+        self._summary_tokens = min(_SUMMARY_TOKENS, max(1, self._room // _SUMMARY_SHARE))
+        self._summariser = Summarizer(llm, tokens=self._summary_tokens, seconds=seconds)
         self._compressor = compressor
         self._seconds = seconds
         self._breaker = breaker or CircuitBreaker(failures=3, first_pause=60.0, longest_pause=900.0)

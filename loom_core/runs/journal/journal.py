@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from loom_core.runs.commands import Command
     from loom_core.runs.journal.drivers import Claim, DriverRegistry
-    from loom_core.runs.journal.notifier import Notifier, WakeBatch
+    from loom_core.runs.journal.notifier import WakeBatch
     from loom_core.runs.run import PendingKind, Run, RunRequest, RunStatus
     from loom_core.storage.sql import SQLConnection
 
@@ -331,10 +331,8 @@ class Journal:
             # Include earlier commands, which other processes may have sent and this one has not seen yet.
             return stored.key, [*waiting, *given], drivers.with_driver_titles(db, [stored])[0]
 
-        def deliver(given: tuple[int, list[QueuedCommand], Run], wake: WakeBatch) -> None:
-            self.store.notifier.deliver(given[0], given[1], wake)
-
-        return (await self.store.write(give, after=deliver))[2]
+        deliver = self.store.notifier.deliver
+        return (await self.store.write(give, after=lambda given, wake: deliver(*given[:2], wake)))[2]
 
     async def claim(self, run_id: str) -> RunLog | None:
         """Claim a run: return the only log that may write to it; None while any process executes the run.
@@ -401,7 +399,6 @@ class Journal:
             blobs=claim.blobs,
             outbox=outbox,
             inbox=inbox,
-            switchboard=self.store.notifier,
             release=release,
         )
 
@@ -540,7 +537,6 @@ class RunLog:
         blobs: number of its blobs.
         outbox: receives the events to write.
         inbox: delivers commands.
-        switchboard: the notifier, for waiting for commands.
         release: called at the end: the run may be claimed again.
 
     Attributes:
@@ -557,7 +553,6 @@ class RunLog:
         blobs: int,
         outbox: Outbox,
         inbox: Inbox,
-        switchboard: Notifier,
         release: Callable[[], object],
     ) -> None:
         self.journal = journal
@@ -569,7 +564,6 @@ class RunLog:
         self._blobs = blobs
         self._outbox = outbox
         self._inbox = inbox
-        self._switchboard = switchboard
         self._release = release
         self._obeyed: list[int] = []
         self._ended = False
@@ -691,7 +685,7 @@ class RunLog:
 
     async def wait_for_command(self) -> None:
         """Wait for a command; those from other processes are seen within 0.2 s, in PostgreSQL at once."""
-        with self._switchboard.watch_commands():
+        with self.journal.store.notifier.watch_commands():
             await self._inbox.wait_until_filled()
 
     async def __aenter__(self) -> Self:

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from loom_agent.engine import Engine
 from loom_agent.profiles.approvers import Approvers
-from loom_core.agent.fork import ForkOptions
+from loom_core.agent.steps import ForkOptions
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision, InputResponse, Resume
 from loom_core.runs.run import CONTEXT, is_for_call

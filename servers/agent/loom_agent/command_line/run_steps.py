@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from loom_agent.texts import Wording, short_line
-from loom_core.agent.fork import ForkOptions
-from loom_core.agent.steps import AgentStep, StepCall, read_steps
+from loom_core.agent.steps import AgentStep, ForkOptions, StepCall, read_steps
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.llm.messages import ToolCallPart

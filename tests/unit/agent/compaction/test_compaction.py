@@ -427,7 +427,7 @@ async def test_a_request_that_cannot_be_sent_is_a_failure_like_any_other():
     "wrong",
     [
         {"window": 0}, {"window": 8000, "reserve": -1}, {"window": 8000, "seconds": 0},
-        {"window": 8000, "summary_tokens": 0}, {"window": 8000, "warn_at": 0.95},
+        {"window": 8000, "warn_at": 0.95},
         {"window": 8000, "apply_at": 1.2}, {"window": 8000, "target": 0.9}, {"window": 8000, "target": 0},
     ],
 )  # fmt: skip
