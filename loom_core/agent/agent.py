@@ -26,15 +26,14 @@ from loom_core.agent.argument_validation import (
     validate_parts,
 )
 from loom_core.agent.attachments import load_attachments, read_files
-from loom_core.agent.compaction_settings import Compaction, CompactorFactory
+from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import AgentParts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
 from loom_core.agent.steps import ForkOptions, ForkPlan
-from loom_core.agent.user_memory.recall import explain_memory
-from loom_core.agent.user_memory.tools import approve_remember, memory_tools
+from loom_core.agent.user_memory.recall import approve_remember, explain_memory, memory_tools
 from loom_core.blocking import run_blocking
 from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
@@ -239,9 +238,7 @@ class Agent:
             user_memory=user_memory,
             retries=resolve_retries(tool_retries),
             knowledge=knowledge,
-            compactor=None
-            if compaction is None
-            else CompactorFactory(compaction, provider, reserve=options.get("max_tokens")).make,
+            compactor=compaction and compaction.compactors(provider, reserve=options.get("max_tokens")),
             guard=loop_guard,
             hooks=validate_hooks(hooks),
             system_prompt=tuple(instructions),

@@ -13,9 +13,11 @@ from loom_core.llm.interface import LLMProvider
 from loom_core.runs.compressor import Compressor
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from loom_core.agent.compaction.compaction import Compactor
 
-__all__ = ["Compaction", "CompactorFactory"]
+__all__ = ["Compaction"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,36 +68,32 @@ class Compaction:
                 advice="Give either the model or the compressor.",
             )
 
+    def compactors(self, llm: LLMProvider, *, reserve: int | None) -> Callable[[], Awaitable[Compactor]]:
+        """Return a function that creates the compactor of a run.
 
-class CompactorFactory:
-    """Factory of the compactors for the runs of one agent.
+        The first call is slow, as lists of models are loaded.
 
-    Args:
-        settings: see `Compaction`.
-        llm: the agent's model.
-        reserve: tokens reserved for an answer; None for the default.
-    """
+        Args:
+            llm: the agent's model.
+            reserve: tokens reserved for an answer; None for the default.
+        """
+        window = self.window
 
-    def __init__(self, settings: Compaction, llm: LLMProvider, *, reserve: int | None) -> None:
-        self._settings = settings
-        self._llm = llm
-        self._reserve = reserve
-        self._window = settings.window
+        async def make() -> Compactor:
+            from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compactor
+            from loom_core.agent.compaction.summarizer import window_of
 
-    async def make(self) -> Compactor:
-        """Create the compactor of a run. The first time is slow, as lists of models are loaded."""
-        from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compactor
-        from loom_core.agent.compaction.summarizer import window_of
+            nonlocal window
+            if window is None:
+                window = await to_thread.run_sync(window_of, llm)
+            return Compactor(
+                self.llm or llm,
+                window=window,
+                reserve=reserve or DEFAULT_RESERVE,
+                warn_at=self.warn_at,
+                apply_at=self.apply_at,
+                target=self.target,
+                compressor=self.compressor,
+            )
 
-        if self._window is None:
-            self._window = await to_thread.run_sync(window_of, self._llm)
-        settings = self._settings
-        return Compactor(
-            settings.llm or self._llm,
-            window=self._window,
-            reserve=self._reserve or DEFAULT_RESERVE,
-            warn_at=settings.warn_at,
-            apply_at=settings.apply_at,
-            target=settings.target,
-            compressor=settings.compressor,
-        )
+        return make

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -239,27 +239,25 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
 _PREFETCH_SECONDS = 0.3
 
 
+@dataclass(slots=True)
 class Prefetch:
     """Prefetch: retrieves passages for the goal, concurrently with the first turn.
 
     The first turn waits up to 0.3 s for it. Passages that come later are added before the next turn. If the
     first answer is the final one, the run ends with it, unless passages came while it was written; then
     the model is asked once more.
+
+    Attributes:
+        retriever: finds the passages, within its own timeout.
+        record: records them.
+        late: note after passages that come when the model has already started.
     """
 
-    def __init__(self, retriever: ContextRetriever, record: AgentRunRecorder, *, late: str) -> None:
-        """Create the prefetch.
-
-        Args:
-            retriever: finds the passages, within its own timeout.
-            record: records them.
-            late: note after passages that come when the model has already started.
-        """
-        self._retriever = retriever
-        self._record = record
-        self._late = late
-        self._done = anyio.Event()
-        self._scope = anyio.CancelScope()
+    retriever: ContextRetriever
+    record: AgentRunRecorder
+    late: str
+    _done: anyio.Event = field(default_factory=anyio.Event, init=False)
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, init=False)
 
     def start(self, group: TaskGroup, goal: str, conversation: Sequence[Message]) -> None:
         """Start the retrieval."""
@@ -277,8 +275,8 @@ class Prefetch:
     async def _retrieve(self, goal: str, conversation: Sequence[str]) -> None:
         try:
             with self._scope:
-                found = await self._retriever.context_for(goal, conversation=conversation)
-                self._record.record_passages(found, late=self._late)
+                found = await self.retriever.context_for(goal, conversation=conversation)
+                self.record.record_passages(found, late=self.late)
         finally:
             self._done.set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -68,27 +69,25 @@ _EARLIER_ZH = "到目前为止的记录，你的记录将取代它：请保留�
 _WRITE, _WRITE_ZH = "Write the eight sections now.", "现在请写出这八个部分。"
 
 
+@dataclass(slots=True)
 class Summarizer:
     """Summarizer: a model writes summaries of eight sections (see `summary.SECTIONS`).
 
     The model gets no tools and no reasoning effort. A conversation that exceeds its context window is
     summarized in parts, each with the summary of the parts before. An earlier summary is merged in the same
     way, so that summaries are never nested.
+
+    Attributes:
+        llm: the model.
+        tokens: maximum length of a summary.
+        seconds: timeout of one answer of the model.
+        window: context window of the model; by default the result of `window_of`.
     """
 
-    def __init__(self, llm: LLMProvider, *, tokens: int, seconds: float, window: int | None = None) -> None:
-        """Create the summarizer.
-
-        Args:
-            llm: the model.
-            tokens: maximum length of a summary.
-            seconds: timeout of one answer of the model.
-            window: context window of the model; by default the result of `window_of`.
-        """
-        self._llm = llm
-        self._tokens = tokens
-        self._seconds = seconds
-        self._window = window
+    llm: LLMProvider
+    tokens: int
+    seconds: float
+    window: int | None = None
 
     async def summarize(
         self,
@@ -113,13 +112,13 @@ class Summarizer:
             LLMError: the model fails, or its answer is not a summary: cut off, empty, refused, too long, or
                 without one of the sections.
         """
-        if self._window is None:
-            self._window = await to_thread.run_sync(window_of, self._llm)
-        instructions = _instructions(self._tokens, chinese=chinese)
+        if self.window is None:
+            self.window = await to_thread.run_sync(window_of, self.llm)
+        instructions = _instructions(self.tokens, chinese=chinese)
         goal = truncate_middle(goal, _LONGEST_GOAL)
         summary = "\n\n".join(message.text for message in messages if is_summary(message))
-        taken = sum(map(estimate_tokens, (instructions, goal, summary))) + 2 * self._tokens + _THOUGHT
-        for part in transcript(messages, most_tokens=max(_LEAST_PART, int(self._window * _SAFE) - taken)):
+        taken = sum(map(estimate_tokens, (instructions, goal, summary))) + 2 * self.tokens + _THOUGHT
+        for part in transcript(messages, most_tokens=max(_LEAST_PART, int(self.window * _SAFE) - taken)):
             request = _request(part, goal=goal, earlier=summary, chinese=chinese)
             conversation = [SystemMessage(instructions), UserMessage((TextPart(request),))]
             summary = await self._request_summary(conversation, chinese=chinese, spent=spent)
@@ -129,15 +128,15 @@ class Summarizer:
         self, conversation: Sequence[Message], *, chinese: bool, spent: Callable[[Usage], None]
     ) -> str:
         """Request one summary from the model, and validate it."""
-        most = int(self._tokens * _LONGER)
+        most = int(self.tokens * _LONGER)
         try:
-            with anyio.fail_after(self._seconds):
-                response = await self._llm.chat(
+            with anyio.fail_after(self.seconds):
+                response = await self.llm.chat(
                     conversation, tools=(), effort="off", max_tokens=most + _THOUGHT
                 )
         except TimeoutError:
             raise self._summary_error(
-                f"did not answer within {self._seconds:g} s", failure="timeout"
+                f"did not answer within {self.seconds:g} s", failure="timeout"
             ) from None
         spent(response.usage)
         if why := _incomplete_reason(response):
@@ -149,16 +148,16 @@ class Summarizer:
         if not summary:
             raise self._summary_error("wrote an empty summary")
         if (size := estimate_tokens(summary)) > most:
-            raise self._summary_error(f"wrote a summary of {size:,} tokens; the limit is {self._tokens:,}")
+            raise self._summary_error(f"wrote a summary of {size:,} tokens; the limit is {self.tokens:,}")
         return summary
 
     def _summary_error(self, what: str, *, failure: ModelFailure = "unreadable") -> LLMError:
-        who = self._llm.model or self._llm.name
+        who = self.llm.model or self.llm.name
         return LLMError(
             f"The model {who} {what}.",
             advice="Use another model for summaries.",
             failure=failure,
-            provider=self._llm.name,
+            provider=self.llm.name,
         )
 
 

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -59,21 +59,22 @@ ReadFiles: TypeAlias = Callable[[ToolOutput], Awaitable[ToolOutput]]
 """Adds what a model can read of the files of an output to its text and its images."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CallEnvironment:
     """Environment that the calls of a run share; see `ToolPipeline`."""
 
     toolbox: Toolbox
+    _: KW_ONLY
     permissions: Permissions
-    scheduler: Scheduler
-    audit: AuditLog | None
-    output_tokens: int
-    run_id: str
-    source: str
-    caller: str
-    priority: int
-    data: Mapping[str, Any]
-    read_files: ReadFiles | None
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    output_tokens: int = 6000
+    audit: AuditLog | None = None
+    run_id: str = ""
+    source: str = ""
+    caller: str = ""
+    priority: int = 0
+    data: Mapping[str, Any] | None = None
+    read_files: ReadFiles | None = None
 
     def entry(self, planned: PlannedCall, kind: AuditKind) -> AuditEntry:
         """Return an audit entry about a call, without decision and outcome."""

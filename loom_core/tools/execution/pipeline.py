@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter
 from typing import Any, cast
@@ -15,25 +15,25 @@ import anyio
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.text import json_values
-from loom_core.tools.auditing.audit import AuditEntry, AuditLog
+from loom_core.tools.auditing.audit import AuditEntry
 from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage, TaskHost
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, ReadFiles
+from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun
 from loom_core.tools.execution.retries import RetryHost
-from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import CallContext, Tool
-from loom_core.tools.permission.permissions import PermissionDecision, Permissions, ToolIdentity
-from loom_core.tools.toolbox import Toolbox, is_allowed
+from loom_core.tools.permission.permissions import PermissionDecision, ToolIdentity
+from loom_core.tools.toolbox import is_allowed
 
 __all__ = ["ToolPipeline"]
 
 _log = logging.getLogger(__name__)
 
 
-class ToolPipeline:
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolPipeline(CallEnvironment):
     """Plans and runs the tool calls of one run. Cheap to create: each run has its own.
 
-    Args:
+    Attributes:
         toolbox: the tools.
         permissions: the permissions; see `Permissions.for_run`.
         scheduler: gives slots to calls; one for all runs. By default a new one.
@@ -47,42 +47,13 @@ class ToolPipeline:
         read_files: reads the files of outputs for the model; without it, it reads the text about them only.
     """
 
-    def __init__(
-        self,
-        toolbox: Toolbox,
-        *,
-        permissions: Permissions,
-        scheduler: Scheduler | None = None,
-        output_tokens: int = 6000,
-        audit: AuditLog | None = None,
-        run_id: str = "",
-        source: str = "",
-        caller: str = "",
-        priority: int = 0,
-        data: Mapping[str, Any] | None = None,
-        read_files: ReadFiles | None = None,
-    ) -> None:
-        self._in = CallEnvironment(
-            toolbox=toolbox,
-            permissions=permissions,
-            scheduler=scheduler or Scheduler(),
-            audit=audit,
-            output_tokens=output_tokens,
-            run_id=run_id,
-            source=source,
-            caller=caller,
-            priority=priority,
-            data=data or {},
-            read_files=read_files,
-        )
-
     def remember(self, tool: Tool | ToolIdentity) -> None:
         """Remember that a person approved a tool for the rest of the run; see `Permissions.remember`."""
-        self._in.permissions.remember(tool)
+        self.permissions.remember(tool)
 
     def chosen_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a model may see of the arguments of a call; see `Toolbox.chosen_arguments`."""
-        return self._in.toolbox.chosen_arguments(tool, arguments)
+        return self.toolbox.chosen_arguments(tool, arguments)
 
     async def approve(
         self, planned: PlannedCall, *, by: str, seen: str, for_run: bool, keep: bool
@@ -143,11 +114,11 @@ class ToolPipeline:
             plan, decision = self._plan(call, allowed)
             planned.append(plan)
             if plan.tool is not None:
-                self._in.toolbox.offer((plan.tool.wire_name,))
-            if decision is not None and self._in.audit is not None:
-                entries.append(self._in.decision_entry(plan, decision))
-        if self._in.audit is not None and entries:
-            await self._in.audit.try_write(*entries)
+                self.toolbox.offer((plan.tool.wire_name,))
+            if decision is not None and self.audit is not None:
+                entries.append(self.decision_entry(plan, decision))
+        if self.audit is not None and entries:
+            await self.audit.try_write(*entries)
         return planned
 
     def _plan(
@@ -159,11 +130,11 @@ class ToolPipeline:
         stage: Stage = "discover"
         begun = perf_counter()
         try:
-            tool = self._in.toolbox.find(call.name, allowed=allowed)
+            tool = self.toolbox.find(call.name, allowed=allowed)
             now = perf_counter()
             stages["discover"], begun, stage = now - begun, now, "validate"
-            arguments = self._in.toolbox.prepare_arguments(
-                tool, _check_depth(_parse_arguments(call), call.name), data=self._in.data
+            arguments = self.toolbox.prepare_arguments(
+                tool, _check_depth(_parse_arguments(call), call.name), data=self.data
             )
         except Exception as error:  # noqa: BLE001 - a third-party tool may fail here
             stages[stage] = perf_counter() - begun
@@ -174,7 +145,7 @@ class ToolPipeline:
             return unread.refuse(output), None
         now = perf_counter()
         stages["validate"], begun = now - begun, now
-        decision = self._in.permissions.decide(tool, arguments, source=self._in.source)
+        decision = self.permissions.decide(tool, arguments, source=self.source)
         stages["authorize"] = perf_counter() - begun
         planned = PlannedCall(
             call=call,
@@ -211,14 +182,14 @@ class ToolPipeline:
         words = _words(tool)
         shared = {
             each.wire_name: len(words & _words(each))
-            for each in self._in.toolbox.tools()
+            for each in self.toolbox.tools()
             if each.annotations.read_only and is_allowed(each, allowed) and self._may_run(each)
         }
         similar = sorted((name for name in shared if shared[name]), key=lambda name: -shared[name])
         return similar[:_MOST_ALTERNATIVES]
 
     def _may_run(self, tool: Tool) -> bool:
-        return self._in.permissions.decide(tool, {}, source=self._in.source).action == "allow"
+        return self.permissions.decide(tool, {}, source=self.source).action == "allow"
 
     async def execute(
         self,
@@ -258,7 +229,7 @@ class ToolPipeline:
             CallRun(
                 each,
                 host,
-                self._in,
+                self,
                 approved=each.call.id in approved,
                 context=context,
                 retrying=retrying,
@@ -288,9 +259,9 @@ class ToolPipeline:
 
     async def _write_audit(self) -> None:
         """Write the queued audit entries of the calls, also after a cancellation."""
-        if self._in.audit is not None and self._in.audit.has_waiting:
+        if self.audit is not None and self.audit.has_waiting:
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
-                await self._in.audit.try_write()
+                await self.audit.try_write()
 
 
 def _first(error: ExceptionGroup[Exception]) -> Exception:

@@ -142,7 +142,7 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings, tools: Sequenc
     from loom_agent.profiles.demonstration import SEARCH, demonstration_tools
     from loom_core.agent.skills.skill_set import SKILL_TOOLS
     from loom_core.agent.user_memory.memory import UserMemory
-    from loom_core.agent.user_memory.tools import memory_tools
+    from loom_core.agent.user_memory.recall import memory_tools
     from loom_core.tools.builtin.config import (
         BuiltinToolsConfig,
         FileToolsConfig,
