@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from loom_core.agent.compaction.clearing import clear_old_results
-from loom_core.agent.compaction.summarizer import Summarizer
+from loom_core.agent.compaction.summarizer import Summarizer, blob_address
 from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError, LLMError, LoomError
@@ -43,6 +42,7 @@ __all__ = [
     "HistorySplit",
     "TokenCounts",
     "TokenScale",
+    "clear_old_results",
     "has_goal",
     "newest_start",
     "split_history",
@@ -135,7 +135,8 @@ class Compactor:
         """
         if window <= 0 or reserve < 0 or seconds <= 0:
             raise ConfigError(
-                f"The context window is {window} tokens, {reserve} reserved; a summary has {seconds:g} s.",
+                f"The context window is {window} tokens, {reserve} of them reserved; a summary may take "
+                f"{seconds:g} s.",
                 advice="Use numbers above 0.",
             )
         if not 0 < target < warn_at <= apply_at <= 1:
@@ -594,3 +595,43 @@ def _has_paired_calls(messages: Sequence[Message]) -> bool:
 
 def _contains(messages: Sequence[Message], goal: str) -> bool:
     return any(isinstance(message, UserMessage) and goal in message.text for message in messages)
+
+
+_HEAD = 300  # characters that are kept of a result
+_SHORTEST = 1000  # characters: a result up to this length is unchanged
+
+
+def clear_old_results(history: Sequence[Message], *, until: int) -> tuple[Message, ...]:
+    """Clear the long tool results of a history, up to an index.
+
+    A note says how much was removed, and the address of the whole result, if it was stored. Images are
+    removed. All other messages are unchanged.
+
+    Args:
+        history: the conversation, oldest first.
+        until: index of the first unchanged message.
+    """
+    return tuple(
+        _clear_result(message) if place < until and isinstance(message, ToolMessage) else message
+        for place, message in enumerate(history)
+    )
+
+
+def _clear_result(message: ToolMessage) -> ToolMessage:
+    text = message.text
+    images = sum(not isinstance(part, TextPart) for part in message.parts)
+    if len(text) <= _SHORTEST and not images:
+        return message
+    head = text if len(text) <= _SHORTEST else text[:_HEAD].rstrip()
+    out: list[str] = []
+    if len(text) > _SHORTEST:
+        out.append(f"{len(text) - len(head):,} of {len(text):,} characters")
+    if images:
+        out.append(f"{images} image{'s' * (images > 1)}")
+    address = blob_address(text[len(head) :])
+    where = f" The whole is at {address}." if address else ""
+    note = (
+        f"[This is an old result: {' and '.join(out)} were taken out to make room.{where} "
+        "Call the tool again if you need them.]"
+    )
+    return replace(message, parts=(TextPart(f"{head}\n\n{note}" if head else note),))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
 
-from loom_core.agent.compaction.clearing import blob_address
 from loom_core.agent.compaction.summary import SECTIONS, format_sections, is_summary, parse_sections
 from loom_core.errors import LLMError
 from loom_core.llm.messages import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider, LLMResponse, Usage
     from loom_core.llm.messages import Message, ToolCallPart, UserPart
 
-__all__ = ["USUAL_WINDOW", "Summarizer", "transcript", "truncate_middle", "window_of"]
+__all__ = ["USUAL_WINDOW", "Summarizer", "blob_address", "transcript", "truncate_middle", "window_of"]
 
 _LONGER = 1.25  # tolerance for the length of a summary, as estimates differ
 _THOUGHT = 4096  # extra tokens for models that cannot turn off reasoning
@@ -278,3 +278,12 @@ def window_of(provider: LLMProvider) -> int:
         provider: the model; for a fallback chain, the smallest window counts.
     """
     return provider.window() or USUAL_WINDOW
+
+
+_BLOB = re.compile(r"loom://[^\s\"'<>()\[\]]*/blobs/\d+")
+
+
+def blob_address(text: str) -> str:
+    """Return the address of the whole result in a truncated one (`loom://runs/…/blobs/1`), or empty."""
+    found = _BLOB.findall(text)
+    return found[-1] if found else ""

@@ -76,6 +76,7 @@ class _Counts:
         self.timed_out += timed_out
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
     """The slot of one call; see `Scheduler.slot`.
 
@@ -84,31 +85,20 @@ class Slot:
         timed_out: whether it was held longer; set after the block.
     """
 
-    def __init__(
-        self,
-        counts: _Counts,
-        pool: FairSemaphore,
-        run: str,
-        *,
-        each: int,
-        level: int,
-        priority: int,
-        seconds: float,
-    ) -> None:
-        self._counts = counts
-        self._pool = pool
-        self._run = run
-        self._each = each
-        self._level = level
-        self._priority = priority
-        self.seconds = seconds
-        self.timed_out = False
-        self._held = False
-        self._away = 0
-        self._left = seconds
-        self._begun = 0.0
-        self._scope = anyio.CancelScope()
-        self._token: Token[int] | None = None
+    _counts: _Counts
+    _pool: FairSemaphore
+    _run: str
+    _each: int
+    _level: int
+    _priority: int
+    seconds: float
+    timed_out: bool = False
+    _held: bool = False
+    _away: int = 0
+    _left: float = 0.0
+    _begun: float = 0.0
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    _token: Token[int] | None = None
 
     async def __aenter__(self) -> Self:
         asked = perf_counter()
@@ -260,10 +250,10 @@ class Scheduler:
             self._counts,
             self._pools[level],
             run,
-            each=self._each,
-            level=level,
-            priority=priority,
-            seconds=needs_seconds or self.timeout_seconds,
+            self._each,
+            level,
+            priority,
+            needs_seconds or self.timeout_seconds,
         )
 
     def snapshot(self) -> SchedulerSnapshot:

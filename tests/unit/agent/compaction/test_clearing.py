@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loom_core.agent.compaction.clearing import blob_address, clear_old_results
+from loom_core.agent.compaction.compaction import blob_address, clear_old_results
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
