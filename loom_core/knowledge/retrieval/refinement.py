@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -13,10 +14,11 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.knowledge.text.query_identifiers import comparable_text, extract_identifiers
+from loom_core.knowledge.text.shingles import shingles
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -26,8 +28,17 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchOptions
     from loom_core.knowledge.store import ChunkRow, KnowledgeStore
+    from loom_core.knowledge.text.query_identifiers import QueryIdentifier
 
-__all__ = ["ParentDocument", "Refinement", "Refiner", "diverse", "with_parents", "without_near_duplicates"]
+__all__ = [
+    "ParentDocument",
+    "Refinement",
+    "Refiner",
+    "diverse",
+    "with_parents",
+    "without_copies",
+    "without_near_duplicates",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -114,10 +125,11 @@ class Refiner:
         """
         items, notes = list(found.values()), list[str]()
         keys = {item.id: key for key, item in found.items()}
-        if wanted.drop_duplicates:
-            items = await to_thread.run_sync(partial(without_near_duplicates, items, question=query))
         # The next steps may drop or merge passages, and need more than are shown.
         room = len(items) if wanted.diversity or wanted.sections else limit
+        if wanted.drop_duplicates:
+            most = room if wanted.reranker is None else len(items)
+            items = await to_thread.run_sync(partial(self._without_repeats, items, query, most))
         if wanted.reranker is not None:
             items, notes = await self._rerank(wanted.reranker, query, items, limit=room)
         if wanted.diversity:
@@ -125,6 +137,12 @@ class Refiner:
         if wanted.sections:
             items = await to_thread.run_sync(partial(with_parents, items, self._parent, limit=limit))
         return items[:limit], notes
+
+    def _without_repeats(
+        self, items: Sequence[KnowledgeItem], question: str, limit: int
+    ) -> list[KnowledgeItem]:
+        kept = without_near_duplicates(items, question=question)
+        return without_copies(kept, self._store.duplicates.groups_among, limit=limit, question=question)
 
     def _diversify(
         self, items: Sequence[KnowledgeItem], keys: dict[str, int], diversity: float
@@ -172,6 +190,9 @@ that two passages about the same thing share none by chance."""
 _PUNCTUATION = 20
 """Characters by which two short passages with the same words may differ in length."""
 
+_COPIED = 0.5
+"""Minimum share of a passage's shingles that a better one of a near-duplicate document has."""
+
 _SAME = 1e-6
 """Cosines that differ by less count as equal: the rounding error of single precision."""
 
@@ -216,6 +237,54 @@ def without_near_duplicates(
         others.append(candidate)
         kept.append(candidate)
     return [candidate.to_item() for candidate in kept]
+
+
+def without_copies(
+    items: Sequence[KnowledgeItem],
+    groups_of: Callable[[Sequence[str]], Mapping[str, int]],
+    *,
+    limit: int,
+    question: str = "",
+) -> list[KnowledgeItem]:
+    """Drop passages of which a better one, from a near-duplicate document, has half or more.
+
+    The same manual as HTML, text and PDF is split at other places, so that few of its passages are near
+    duplicates. The rest of a dropped passage is next to the better one. Yearly reports are near-duplicate
+    documents, too: a passage is kept if a larger share of its numbers than of its words is missing in the
+    better one, or an identifier that the question names.
+
+    Args:
+        items: passages, best first.
+        groups_of: returns the group of each document, by id; near-duplicate documents have the same one.
+            Called if passages of different documents have as much in common.
+        limit: how many to keep; the rest is not read.
+        question: the question of the search.
+
+    Returns:
+        As for `without_near_duplicates`.
+    """
+    identifiers = extract_identifiers(question)
+    groups: Mapping[str, int] | None = None
+    kept: list[_Passage] = []
+    holders: dict[int, list[_Passage]] = {}  # kept passages by shingle
+    for item in items:
+        passage = _Passage.of(item, identifiers)
+        shared = Counter(other for shingle in passage.shingles for other in holders.get(shingle, ()))
+        originals = [other for other, count in shared.most_common() if passage.is_copy_of(other, count)]
+        if originals:
+            if groups is None:
+                groups = groups_of(sorted({each.metadata.get("document_id", "") for each in items}))
+            group = groups.get(passage.document)
+            originals = [other for other in originals if groups.get(other.document, -1) == group]
+        if originals:
+            originals[0].copies += [item.id, *item.metadata.get("duplicates", [])]
+            continue
+        kept.append(passage)
+        if len(kept) == limit:
+            break
+        for shingle in passage.shingles:
+            holders.setdefault(shingle, []).append(passage)
+    return [passage.to_item() for passage in kept]
 
 
 def diverse(
@@ -349,6 +418,47 @@ class _Candidate:
         if not self.duplicates:
             return self.item
         return replace(self.item, metadata={**self.item.metadata, "duplicates": self.duplicates})
+
+
+@dataclass(slots=True, eq=False)
+class _Passage:
+    """A passage that may have copies in other documents."""
+
+    item: KnowledgeItem
+    document: str
+    shingles: list[int]
+    numbers: list[str]
+    identifiers: frozenset[str]
+    copies: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def of(cls, item: KnowledgeItem, identifiers: Sequence[QueryIdentifier]) -> _Passage:
+        text = comparable_text(item.content) if identifiers else ""
+        return cls(
+            item,
+            item.metadata.get("document_id", ""),
+            shingles(item.content).tolist(),
+            _NUMBER.findall(item.content),
+            frozenset(identifier.form for identifier in identifiers if identifier.grade_in(text)),
+        )
+
+    def is_copy_of(self, other: _Passage, shared: int) -> bool:
+        """Whether another document's passage, which shares some shingles, has enough of this one."""
+        share = shared / len(self.shingles)
+        missing = sum(number not in other.numbers for number in self.numbers)
+        return (
+            other.document != self.document
+            and share >= _COPIED
+            and missing <= (1 - share) * len(self.numbers)
+            and self.identifiers <= other.identifiers
+        )
+
+    def to_item(self) -> KnowledgeItem:
+        """Return the passage, with the ids of its copies if it has any."""
+        if not self.copies:
+            return self.item
+        duplicates = [*self.item.metadata.get("duplicates", []), *self.copies]
+        return replace(self.item, metadata={**self.item.metadata, "duplicates": duplicates})
 
 
 def _similarity(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -110,6 +110,21 @@ class DuplicateReader:
             for document, found in zip(documents, rows, strict=True)
         }
 
+    def groups_among(self, documents: Sequence[str]) -> dict[str, int]:
+        """Return the group of each of some documents, by id: duplicates and near-duplicates have the same."""
+        rows = self._database.rows_in(
+            "SELECT d.id, c.text FROM documents AS d JOIN copies AS c ON c.document = d.key "
+            "WHERE d.id IN ({})",
+            documents,
+        )
+        texts: dict[str, int] = {row["id"]: row["text"] for row in rows}
+        among = set(texts.values())
+        likenesses = self._database.rows_in(
+            "SELECT text, other FROM likenesses WHERE text IN ({})", sorted(among)
+        )
+        roots = _find_components([(row["text"], row["other"]) for row in likenesses if row["other"] in among])
+        return {document: roots.get(text, text) for document, text in texts.items()}
+
     def groups(self) -> list[DuplicateGroup]:
         """Return all groups of duplicate or near-duplicate documents, the largest first."""
         likenesses = self._database.rows("SELECT text, other, likeness FROM likenesses ORDER BY text, other")

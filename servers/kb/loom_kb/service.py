@@ -496,6 +496,8 @@ def _result(
 def _passage(number: int, item: KnowledgeItem) -> Passage:
     m = item.metadata
     source: str = m["knowledge_base"]
+    repeats: Sequence[str] = m.get("duplicates", ())
+    repeated = [f"the same is in {', '.join(repeats)}"] if repeats else []
     copies = (citation.rpartition(":") for citation in m.get("also_in", ()))  # no id of a passage has a colon
     return Passage(
         number=number,
@@ -511,7 +513,7 @@ def _passage(number: int, item: KnowledgeItem) -> Passage:
         text=item.content,
         relevance=item.relevance,
         scores=m["scores"],
-        why=[*m["why"], *(f"{other} has the same ({id_})" for other, _, id_ in copies)],
+        why=[*m["why"], *repeated, *(f"{other} has the same ({id_})" for other, _, id_ in copies)],
         answer_sentence=m.get("answer_sentence", ""),
     )
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from loom_core.knowledge.retrieval.refinement import (
     ParentDocument,
     diverse,
     with_parents,
+    without_copies,
     without_near_duplicates,
 )
 from loom_core.tokens import estimate_tokens
@@ -35,6 +38,69 @@ def item(id_: str, content: str, relevance: float = 0.5) -> KnowledgeItem:
 
 def ids(items: list[KnowledgeItem]) -> list[str]:
     return [one.id for one in items]
+
+
+# -- copies of passages in other formats of a document, split at other places ------------------------
+
+
+def part(id_: str, document: str, content: str) -> KnowledgeItem:
+    return replace(item(id_, content), metadata={"document_id": document})
+
+
+def test_half_of_a_passage_in_a_better_one_of_another_format_makes_it_a_copy():
+    half = WALL[: 2 * len(WALL) // 3]
+    found = [
+        part("page", "pdf", f"{half} {CHINESE[:40]}"),
+        part("section", "html", WALL),
+        part("other", "quotation", WALL),
+        part("next", "pdf", WALL),
+    ]
+    asked: list[object] = []
+
+    def groups_of(documents: object) -> dict[str, int]:
+        asked.append(documents)
+        return {"pdf": 1, "html": 1, "quotation": 2}
+
+    kept = without_copies(found, groups_of, limit=9)
+    assert ids(kept) == ["page", "other", "next"], "another document may quote it, and the same goes on"
+    assert kept[0].metadata["duplicates"] == ["section"]
+    assert asked == [["html", "pdf", "quotation"]]
+    assert ids(without_copies(found, groups_of, limit=2)) == ["page", "other"]
+
+
+def test_passages_of_different_text_ask_for_no_groups():
+    found = [
+        part("a", "one", WALL),
+        part("b", "two", CHINESE),
+        part("c", "three", ""),
+        part("d", "one", WALL),
+    ]
+    assert without_copies(found, {}.__getitem__, limit=9) == found
+
+
+@pytest.mark.parametrize("text", [WALL, CHINESE], ids=["english", "chinese"])
+def test_yearly_reports_are_no_copies_of_each_other(text: str):
+    found = [part("a", "2023", f"2023: 1,204. {text}"), part("b", "2024", f"2024: 1,377. {text}")]
+    assert without_copies(found, lambda _: {"2023": 1, "2024": 1}, limit=9) == found
+
+
+def test_a_copy_that_alone_has_the_identifier_of_the_question_is_kept():
+    found = [part("a", "txt", WALL), part("b", "html", f"{WALL} See `set_wall_height`.")]
+    assert len(without_copies(found, lambda _: {"txt": 1, "html": 1}, limit=9)) == 1
+    question = "What does set_wall_height do?"
+    assert without_copies(found, lambda _: {"txt": 1, "html": 1}, limit=9, question=question) == found
+
+
+async def test_a_document_in_two_formats_is_found_once():
+    path = Path(__file__).parents[4] / "servers" / "kb" / "loom_kb" / "demo_documents" / "jacquard-machine.md"
+    written = path.read_text(encoding="utf-8")
+    plain = re.sub(r"(?m)^#.*\n+", "", written).replace("\n\n", " ")
+    with GraphRAGKnowledgeBase("loom", memory=True, embedder=None) as kb:
+        await kb.add_texts([written, plain], uris=["test:md", "test:txt"])
+        hits = await kb.query("What does a hole in a card mean, and where did the draw boy sit?")
+    copies = [copy for hit in hits for copy in hit.metadata.get("duplicates", [])]
+    assert len(copies) >= 3
+    assert not {hit.id for hit in hits}.intersection(copies)
 
 
 # -- near duplicates --------------------------------------------------------------------------------
