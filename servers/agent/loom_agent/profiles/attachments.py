@@ -49,8 +49,9 @@ async def read_attachment(
         return given
     if is_web_url(given):
         http = made.profile.tools.http
-        if http is None or _action(made, "http_get", {"url": given}, caller) == "deny":
-            raise _refusal(given, 'A profile with `"tools": {"http": {}}` may fetch it.')
+        if http is None or _action(made, "http_get", {"url": given}, caller) != "allow":
+            advice = 'A profile with `"tools": {"http": {}}` may fetch it if `permissions` allow `http_get`.'
+            raise _refusal(given, advice)
         return await fetch_attachment(given, policy=http.access().policy())
     server, separator, uri = given.partition(":")
     if separator and server in made.servers:

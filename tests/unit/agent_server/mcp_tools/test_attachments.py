@@ -98,10 +98,14 @@ async def test_a_resource_of_a_server_is_read_if_the_agent_may(
 
 
 async def test_a_url_is_no_way_into_this_network(running, configure):
-    configure(default={"tools": {"http": {}}})
+    url, http = "http://127.0.0.1:9/a", {"http": {}}
+    rule = {"action": "allow", "tool": "http_get"}
+    configure(default={"tools": http, "permissions": [rule]}, careful={"tools": http})
     async with running() as service:
         with pytest.raises(NetError, match=r"127\.0\.0\.1 is not allowed"):
-            await service.start("Read it.", attachments=["http://127.0.0.1:9/a"])
+            await service.start("Read it.", attachments=[url])
+        with pytest.raises(InvalidInputError, match=r"may not read .* allow `http_get`"):
+            await service.start("Read it.", attachments=[url], profile="careful")
 
 
 async def test_without_a_folder_no_path_is_read(running, configure):
