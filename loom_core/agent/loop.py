@@ -396,7 +396,9 @@ _FAILURES: Mapping[type[LoomError], str] = {
 
 
 def _failure(error: LoomError) -> str:
-    return error.failure if isinstance(error, LLMError) else _FAILURES.get(type(error), "other")
+    if isinstance(error, LLMError):
+        return error.failure
+    return next((name for kind, name in _FAILURES.items() if isinstance(error, kind)), "other")
 
 
 @dataclass(frozen=True, slots=True)
