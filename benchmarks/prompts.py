@@ -289,7 +289,7 @@ async def _map_reduce(texts: _Texts) -> str:
 
 
 async def _context(texts: _Texts) -> str:
-    """What precedes a user's message, for agents and flows."""
+    """Return what precedes a user's message, for agents and flows."""
     return context_of([texts.item], texts.question, max_tokens=200).text
 
 
@@ -311,7 +311,7 @@ async def _decision(texts: _Texts) -> str:
 
 
 async def _decision_with_question(texts: _Texts) -> str:
-    """What is decided while a flow waits for an answer."""
+    """Return the prompt of a decision while a flow waits for an answer."""
     flows = _flows().file.flows
     pending = Pending(id="p", kind="question", reason=texts.question, schema={"type": "object"})
     return await _decide(

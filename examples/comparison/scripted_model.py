@@ -111,7 +111,7 @@ RULES: Mapping[str, Callable[[Seen], str | Call | Value]] = {
     "Book a table.": _book,
     "Say it twice: loom": lambda seen: seen.result or Call("echo", {"text": "loom"}),
 }
-"""What the model says, by a question of the conversation; the last one that is there counts."""
+"""The answers of the model, by a question of the conversation; the last one that is there counts."""
 
 
 def decide(seen: Seen) -> str | Call | Value:

@@ -119,7 +119,7 @@ async def guard_output(model: BaseChatModel, folder: Path) -> str:
 
 
 async def structured(model: BaseChatModel, folder: Path) -> str:
-    """What does not fit goes back to the model."""
+    """An answer that does not fit goes back to the model."""
 
     class Rating(BaseModel):
         stars: Annotated[int, Field(ge=1, le=5)]

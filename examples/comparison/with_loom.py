@@ -97,7 +97,7 @@ async def guard_output(model: LLMProvider, folder: Path) -> str:
 
 
 async def structured(model: LLMProvider, folder: Path) -> str:
-    """What does not fit goes back to the model once."""
+    """An answer that does not fit goes back to the model once."""
 
     class Rating(BaseModel):
         stars: int = Field(ge=1, le=5)
@@ -132,7 +132,7 @@ async def agents(model: LLMProvider, folder: Path) -> str:
 
 
 async def approval(model: LLMProvider, folder: Path) -> str:
-    """What may change something needs it by default."""
+    """A call that may change something needs it by default."""
 
     @tool
     async def pay(amount: int) -> str:
@@ -153,7 +153,7 @@ async def image(model: LLMProvider, folder: Path) -> str:
 
 
 async def fork(model: LLMProvider, folder: Path) -> str:
-    """What if the forecast had been another one?"""
+    """The run once more, as if the forecast had been another one."""
 
     @tool(read_only=True, open_world=False)
     async def forecast(day: str) -> str:
