@@ -24,7 +24,6 @@ __all__ = [
     "merged",
     "read_dataset",
     "read_lines",
-    "translated",
     "uri",
     "without_titles",
 ]
@@ -48,12 +47,13 @@ class Dataset:
     questions: tuple[Question, ...]
 
 
-def read_dataset(folder: Path, *, limit: int | None = None) -> Dataset:
+def read_dataset(folder: Path, *, limit: int | None = None, translations: Path | None = None) -> Dataset:
     """Read a data set; questions without gold documents are left out.
 
     Args:
         folder: where it is.
         limit: how many questions at most, a fixed random sample.
+        translations: questions (`_id`, `text`) in place of its own, of the same ids; may be fewer.
     """
     gold: dict[str, set[str]] = {}
     for line in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:
@@ -62,7 +62,7 @@ def read_dataset(folder: Path, *, limit: int | None = None) -> Dataset:
             gold.setdefault(question, set()).add(uri(document))
     questions = [
         Question(line["_id"], line["text"], frozenset(gold[line["_id"]]))
-        for line in read_lines(folder / "queries.jsonl")
+        for line in read_lines(translations or folder / "queries.jsonl")
         if line["_id"] in gold
     ]
     if limit is not None and limit < len(questions):
@@ -115,10 +115,3 @@ def without_titles(dataset: Dataset) -> Dataset:
     """The same documents with no title given."""
     documents = (replace(document, title="", title_source="none") for document in dataset.documents)
     return replace(dataset, documents=tuple(documents))
-
-
-def translated(dataset: Dataset, path: Path) -> Dataset:
-    """The same questions in other words: those that a JSON Lines file has (`_id`, `text`), no others."""
-    texts: dict[str, str] = {line["_id"]: line["text"] for line in read_lines(path)}
-    questions = (replace(q, text=texts[q.id]) for q in dataset.questions if q.id in texts)
-    return replace(dataset, questions=tuple(questions))

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, get_args
 import anyio
 from ablation import variants
 from bases import ask, fill, percentile
-from datasets import merged, read_dataset, translated, without_titles
+from datasets import merged, read_dataset, without_titles
 from openie import OPENIE_FILE, OpenIEMode, ReplayExtractor
 from quality import INTERVALS, difference, figures, summary
 from vectors import RememberedVectors
@@ -105,10 +105,8 @@ class Measurement:
             print("\n".join(_merged_table(sets, alone, together)))
 
     def _read(self, folder: Path) -> Dataset:
-        dataset = read_dataset(folder, limit=self._args.limit_queries)
-        if self._args.without_titles:
-            dataset = without_titles(dataset)
-        return translated(dataset, self._args.translated) if self._args.translated else dataset
+        dataset = read_dataset(folder, limit=self._args.limit_queries, translations=self._args.translated)
+        return without_titles(dataset) if self._args.without_titles else dataset
 
     async def _measure(
         self, name: str, sets: Sequence[Dataset], extractor: Extractor | None
