@@ -121,8 +121,7 @@ def _asked(name: str, questions: dict[str, list[str]], *, own: int, other: int) 
     answerable = questions.get(name, questions.get(f"{name}.answerable", []))
     passages = language_group(detect_language(" ".join(answerable)))
     asked = [("answerable", text) for text in _some(answerable, own)]
-    translated = _TRANSLATED / f"{name}.zh.jsonl"
-    if translated.exists():
+    for translated in sorted(_TRANSLATED.glob(f"{name}.??.jsonl")):
         asked += [("answerable", line["text"]) for line in read_lines(translated)]
     for other_name, texts in questions.items():
         # Questions to one folder may be answered by another: they are about computers, too.
