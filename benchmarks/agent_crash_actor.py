@@ -21,8 +21,9 @@ from pathlib import Path
 
 import anyio
 from killing import journal_place
-from loom_agent.profiles.composition import CompositionModel, step_tools
+from loom_agent.profiles.composition import CompositionModel
 from loom_agent.profiles.profile_config import ProfileConfig
+from loom_agent.profiles.step_tools import step_tools
 from person import BY, Person, act
 
 from loom_core.agent.agent import Agent

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.knowledge.sources.federation.federation import Federation
+    from loom_core.llm.messages import Message
     from loom_core.runs.commands import ApproveFunction, Command
     from loom_core.runs.journal import RunLog
     from loom_core.runs.memory import Memory
@@ -469,6 +470,7 @@ class Agent:
         deps: object = None,
         journal: Journal | None = None,
         memory: Memory | None = None,
+        history: Sequence[Message] = (),
         asking: HumanInputPolicy | None = None,
     ) -> Agent:
         """Return a copy of the agent with additions. It has the same name: both can resume each other's runs.
@@ -479,6 +481,7 @@ class Agent:
             deps: replaces the agent's dependencies, if it is not None.
             journal: replaces the agent's journal, as do all others.
             memory: replaces its memory.
+            history: the conversation that new sessions begin with.
             asking: replaces its policy for human input.
 
         Raises:
@@ -492,6 +495,7 @@ class Agent:
             toolbox=mine.toolbox.with_tools(added) if added else mine.toolbox,
             pipeline=other._pipeline,
             memory=memory or mine.memory,
+            history=history or mine.history,
             system_prompt=(*mine.system_prompt, system_prompt),
             asking=asking or mine.asking,
             deps=mine.deps if deps is None else deps,

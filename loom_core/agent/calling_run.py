@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -13,6 +13,7 @@ import anyio
 from loom_core.agent.spending import remaining_budget
 
 if TYPE_CHECKING:
+    from loom_core.llm.messages import Message
     from loom_core.runs.commands import HumanInputPolicy
     from loom_core.runs.executor import RunRecorder
     from loom_core.runs.journal import Journal
@@ -44,6 +45,11 @@ class CallingRun:
     def journal(self) -> Journal:
         """The journal of the run."""
         return self._record.journal
+
+    @property
+    def conversation(self) -> Sequence[Message]:
+        """The conversation of an agent's run, with the answer that makes the call."""
+        return self._record.state.conversation()
 
     @property
     def remaining_budget(self) -> Budget:

@@ -94,7 +94,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
 
     async def _begin(self) -> None:
         request = self._record.run.request
-        history = await self._parts.memory.messages(request.session_id)
+        history = await self._parts.memory.messages(request.session_id) or self._parts.history
         parts = [
             await self._review_part(part) for part in (*self._record.state.attached, TextPart(request.goal))
         ]
@@ -425,6 +425,8 @@ class AnswerReview:
             HookError: a hook raised an error, or its answer does not fit the schema.
         """
         record = self.record
+        if final.is_handoff:
+            return final
         if record.state.reviewed is not None:  # before a crash
             return FinalAnswer(**record.state.reviewed)
         replacing = ""

@@ -390,10 +390,12 @@ class FinalAnswer:
     Attributes:
         output: the answer.
         structured: the same as data, if a schema was given.
+        is_handoff: see `ToolOutput`.
     """
 
     output: str
     structured: Mapping[str, Any] | None = None
+    is_handoff: bool = False
 
 
 def conclude(

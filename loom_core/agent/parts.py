@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from loom_core.agent.user_memory.memory import UserMemory
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.interface import LLMProvider
+    from loom_core.llm.messages import Message
     from loom_core.runs.memory import Memory
     from loom_core.runs.run import Run
     from loom_core.tools.execution.pipeline import ToolPipeline
@@ -41,6 +42,7 @@ class AgentParts:
         toolbox: the tools.
         pipeline: creates the tool pipeline of a run.
         memory: stores the conversations.
+        history: the conversation that a new session begins with.
         user_memory: notes about users across sessions; None for none.
         retries: the retry policy for tool calls.
         answer_model: Pydantic model of the final answer, whose validators check it in addition to its schema;
@@ -59,6 +61,7 @@ class AgentParts:
     toolbox: Toolbox
     pipeline: Callable[[Run], ToolPipeline]
     memory: Memory
+    history: Sequence[Message] = ()
     user_memory: UserMemory | None = None
     retries: ToolRetries
     answer_model: type[BaseModel] | None = None

@@ -618,6 +618,8 @@ class AgentRunRecorder(RunRecorder[RunState]):
         output, final = result.output, None
         if output.ends_run and result.status == "success":
             final = kept["final"] = {"output": output.text, "structured": output.structured}
+            if output.is_handoff:
+                final["is_handoff"] = True
         if spent is not None:
             kept["calls"] = spent.tool_calls
             self._spent = add_call_usage(self._spent, spent)

@@ -130,6 +130,8 @@ class ToolOutput:
         warnings: what the caller should know of a call that worked, such as that a part of the sources did
             not answer. The model reads them after the text.
         files: other files. Agents and flows add what they can read of them to the text, and to the images.
+        is_handoff: whether the output that ends the run hands the conversation over to another agent: it is
+            no answer, so hooks do not review it.
     """
 
     text: str
@@ -141,6 +143,7 @@ class ToolOutput:
     failure: ToolFailure | None = None
     warnings: tuple[str, ...] = ()
     files: tuple[OutputFile, ...] = ()
+    is_handoff: bool = False
 
     def message(self, call_id: str) -> ToolMessage:
         """Return the output as the result of a model's tool call."""

@@ -18,11 +18,11 @@ _TOOL = Path(__file__).parents[2] / "tools" / "contract.py"
 # without spaces; and with its output schema, which some hosts show a model, too. In an empty home.
 TOKENS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "agent": {
-        "agent_run": (382, 598),
-        "agent_wait": (144, 360),
-        "agent_reply": (130, 346),
-        "agent_decide": (301, 517),
-        "agent_control": (134, 350),
+        "agent_run": (382, 609),
+        "agent_wait": (144, 371),
+        "agent_reply": (130, 357),
+        "agent_decide": (301, 528),
+        "agent_control": (134, 361),
         "agent_runs": (146, 174),
         "agent_events": (126, 240),
         "tool_search": (105, 196),

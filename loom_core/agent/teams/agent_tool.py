@@ -148,12 +148,18 @@ class AgentTool(Tool):
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Run the agent to its end; resume the child run of this call if it exists."""
-        child = ChildRun(self.agent, self._name, context or CallContext(), budget=self._budget)
+        context = context or CallContext()
         try:
+            agent = await self.agent_for(arguments, context)
+            child = ChildRun(agent, self._name, context, budget=self._budget)
             result = await child.result(str(arguments["goal"]), output_schema=self.answer_schema(arguments))
         except LoomError as error:
             return ToolOutput(str(error), is_error=True)
         return _output(result, self._name)
+
+    async def agent_for(self, arguments: Mapping[str, Any], context: CallContext) -> Agent:
+        """Return the agent for the child run of a call: the tool's own."""
+        return self.agent
 
     def answer_schema(self, arguments: Mapping[str, Any]) -> type[BaseModel] | Mapping[str, Any] | None:
         """Return the schema of a call's answer: the tool's `output_schema`."""

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-from pydantic import Field
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.agent.teams.composition import Composition, CompositionContext, text_of
+from loom_core.agent.teams.handoff import Handoff, handoff_targets, with_handoffs
 from loom_core.agent.teams.step import CompositionResult, StepResult
-from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError
 from loom_core.runs.memory import InMemoryMemory
-from loom_core.tools.function_tool import tool
-from loom_core.tools.interface import Tool, ToolOutput
 
 if TYPE_CHECKING:
     from loom_core.runs.journal import Journal
     from loom_core.runs.memory import Memory
 
 __all__ = ["MultiAgentSystem"]
-
-_TO = "hand_over_to"
-_NOTE = "note"
-
-_PROMPT = (
-    "You work with other agents. If one is better suited, hand the conversation over with its tool, without "
-    "a message: it sees all of it, and answers. Do yourself what you can."
-)
-_HANDOFF_NOTE = "({before} has handed the conversation over to you: continue it. {note})"
-_HANDOFF_NOTE_ZH = "（{before} 已将对话转交给你，请接着处理。{note}）"
 
 
 class MultiAgentSystem(Composition):
@@ -98,12 +84,7 @@ class MultiAgentSystem(Composition):
         memory = memory or InMemoryMemory()
         # The last agent of a conversation has no handoff tools.
         self._last = {agent.name: agent.extend(journal=self.journal, memory=memory) for agent in agents}
-        self._agents = {
-            name: _with_handoffs(
-                agent, [self._last[other] for other in _handoff_names(name, self._last, handoffs)]
-            )
-            for name, agent in self._last.items()
-        }
+        self._agents = with_handoffs(self._last, handoff_targets([*self._last], handoffs))
 
     def in_session(self, session_id: str) -> MultiAgentSystem:
         """Return a copy of the system for the next message of a session (`CompositionResult.session_id`)."""
@@ -118,19 +99,18 @@ class MultiAgentSystem(Composition):
                 self._supervisor.name, self._supervisor, given, session_id=self._session_id
             )
             return CompositionResult(step.value, (step,))
-        goal = text_of(given)
-        template = _HANDOFF_NOTE_ZH if is_chinese(goal) else _HANDOFF_NOTE
+        goal = said = text_of(given)
         name, session_id = await self._first(stage), self._session_id
         steps: list[StepResult] = []
         for number in range(self._max_handoffs + 1):
             agent = (self._agents if number < self._max_handoffs else self._last)[name]
             step = await stage.run_step(f"{number + 1} {name}", agent, goal, session_id=session_id)
             steps.append(step)
-            handed = _handoff_target(step)
-            if handed is None or handed[0] not in self._agents:
+            handoff = None if step.run is None else Handoff.of(step.run.structured)
+            if step.run is None or handoff is None or handoff.to not in self._agents:
                 break
-            goal = template.format(before=name, note=handed[1])
-            name, session_id = handed[0], "" if step.run is None else step.run.session_id
+            goal = handoff.message(name, goal=said)
+            name, session_id = handoff.to, step.run.session_id
         return CompositionResult(steps[-1].value, tuple(steps))
 
     async def _first(self, stage: CompositionContext) -> str:
@@ -141,43 +121,6 @@ class MultiAgentSystem(Composition):
                 if not mine and run.request.profile in self._agents:
                     return run.request.profile
         return next(iter(self._agents))
-
-
-def _handoff_target(step: StepResult) -> tuple[str, str] | None:
-    """Return the target and the note of a run's handoff; None without a handoff."""
-    said = None if step.run is None else cast("Mapping[str, Any] | None", step.run.structured)
-    return None if said is None or _TO not in said else (str(said[_TO]), str(said[_NOTE]))
-
-
-def _with_handoffs(agent: Agent, others: Sequence[Agent]) -> Agent:
-    if not others:
-        return agent
-    return agent.extend(tools=[_handoff(other) for other in others], system_prompt=_PROMPT)
-
-
-def _handoff(agent: Agent) -> Tool:
-    @tool(
-        name=f"handoff_to_{agent.name}",
-        description=f"Hand the conversation over to {agent.name}: {agent.description}",
-        read_only=True,
-        open_world=False,
-        concurrency_safe=False,
-    )
-    async def handoff(
-        note: Annotated[
-            str, Field(description="What it needs to know in addition to the conversation; may be empty.")
-        ] = "",
-    ) -> ToolOutput:
-        handed = {_TO: agent.name, _NOTE: note.strip()}
-        return ToolOutput(f"The conversation is handed over to {agent.name}.", handed, ends_run=True)
-
-    return handoff
-
-
-def _handoff_names(
-    name: str, names: Iterable[str], handoffs: Mapping[str, Sequence[str]] | None
-) -> list[str]:
-    return [each for each in (names if handoffs is None else handoffs.get(name, ())) if each != name]
 
 
 def _check(

@@ -78,6 +78,7 @@ class RunInfo(BaseModel):
     goal: str = Field(description="Its beginning; the resource loom://runs/{run_id} has all of it.")
     status: RunStatus
     output: str = Field(description="The final answer, or as much as there is of it.")
+    answered_by: str = Field(description="The member that answered, of a router or a handoff.")
     structured: dict[str, Any] | None = Field(
         description="The final answer as data, where `output_schema` asked for it."
     )

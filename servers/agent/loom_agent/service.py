@@ -408,6 +408,15 @@ class AgentService:
         await self.run(run_id)
         return await self.journal().events(run_id, after=after, limit=limit)
 
+    async def answered_by(self, run: Run) -> str:
+        """Return the member that answered in a completed run of a router or a handoff; else an empty text."""
+        profile = (await to_thread.run_sync(self.load)).profiles.get(run.request.profile)
+        if run.status != "completed" or profile is None or not profile.is_answered_by_one:
+            return ""
+        events = await self.journal().events(run.id, limit=run.last_seq)
+        called = [event.payload["calls"] for event in events if event.type == "tool_calls_start"]
+        return str(called[-1][-1]["tool"]) if called else ""
+
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
         """Return a blob that was too large for an event, and its media type.
 

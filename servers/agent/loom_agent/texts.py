@@ -38,13 +38,14 @@ _GOAL = 120
 _PAYLOAD = 400
 
 
-def run_info(run: Run, *, by_tool: bool, by_asking: bool) -> RunInfo:
+def run_info(run: Run, *, by_tool: bool, by_asking: bool, answered_by: str) -> RunInfo:
     """Convert a run to data, with the next step.
 
     Args:
         run: the run.
         by_tool: whether the caller may decide by `agent_decide`.
         by_asking: whether the caller's client can ask its user (elicitation), who may decide.
+        answered_by: see `AgentService.answered_by`.
     """
     usage = run.spent.usage
     return RunInfo(
@@ -54,6 +55,7 @@ def run_info(run: Run, *, by_tool: bool, by_asking: bool) -> RunInfo:
         goal=run.request.goal,
         status=run.status,
         output=run.output,
+        answered_by=answered_by,
         structured=cast("dict[str, Any] | None", run.structured),
         problem=run.problem,
         pending=[pending_info(each) for each in run.pending],
@@ -91,6 +93,8 @@ def run_text(run: Run, info: RunInfo, *, details: str = "") -> str:
     wording = Wording.for_goal(run.request.goal)
     status = dict(wording.statuses)[run.status]
     lines = [wording.head.format(run_id=run.id, session_id=run.request.session_id, status=status)]
+    if info.answered_by:
+        lines.append(wording.answered.format(member=info.answered_by))
     if run.problem:
         lines.append(wording.problem.format(problem=run.problem))
     if run.pending:
@@ -219,6 +223,7 @@ class Wording:
     Attributes:
         head: first line of a result.
         statuses: names of the statuses.
+        answered: which member of a composition answered.
         problem: why the run is not completed.
         waits: heading of the pending requests.
         call: a call that needs approval.
@@ -261,6 +266,7 @@ class Wording:
         ("failed", "failed"),
         ("aborted", "aborted"),
     )
+    answered: str = "Answered by: {member}"
     problem: str = "Problem: {problem}"
     waits: str = "It waits for:"
     call: str = "- id {id}: may `{tool}` be called with {arguments}? {reason}"
@@ -324,6 +330,7 @@ _CHINESE = Wording(
         ("failed", "失败"),
         ("aborted", "已中止"),
     ),
+    answered="回答者：{member}",
     problem="问题：{problem}",
     waits="正在等待：",
     call="- id {id}：是否允许以 {arguments} 调用 `{tool}`？{reason}",

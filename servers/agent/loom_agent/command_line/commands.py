@@ -30,6 +30,7 @@ from loom_core.server.runs.models import event_info
 if TYPE_CHECKING:
     import argparse
 
+    from loom_agent.models import RunInfo
     from loom_agent.settings import Settings
     from loom_core.runs.commands import Command
     from loom_core.runs.events import StreamEvent
@@ -175,7 +176,7 @@ async def _runs(service: AgentService, args: argparse.Namespace, interrupts: Int
     if args.action == "show":
         await _show(service, run, as_json=args.json)
     elif args.json:
-        out_json(run_info(run, by_tool=True, by_asking=False))
+        out_json(await _run_info(service, run))
     else:
         done = f": {args.action}d." if args.action == "decide" else f" will {args.action}."
         out(f"{run.id}{' is aborted.' if run.status == 'aborted' else done}")
@@ -206,7 +207,7 @@ async def _show(service: AgentService, run: Run, *, as_json: bool) -> None:
     """Show a run with its steps."""
     from loom_agent.command_line.run_steps import fork_text, run_steps, steps_json, steps_text
 
-    steps, info = await run_steps(service, run), run_info(run, by_tool=True, by_asking=False)
+    steps, info = await run_steps(service, run), await _run_info(service, run)
     if as_json:
         out_json({**info.model_dump(mode="json"), **steps_json(run, steps)})
         return
@@ -327,11 +328,16 @@ async def _watch(
 async def _report(service: AgentService, run: Run, args: argparse.Namespace) -> int:
     """Report the status of a run; return the exit code."""
     if args.json:
-        out_json(run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False))
+        out_json(await _run_info(service, run))
     elif run.status == "input_required":
         waiting = ", ".join(f"{pending.id} ({pending.tool})" for pending in run.pending)
         say(f"It waits for {waiting}: {_next(run, await _find_asking(service, run))}")
     return run_code(run)
+
+
+async def _run_info(service: AgentService, run: Run) -> RunInfo:
+    by_tool, answered_by = service.approvers.can_decide_by_tool(run), await service.answered_by(run)
+    return run_info(run, by_tool=by_tool, by_asking=False, answered_by=answered_by)
 
 
 async def _find_asking(service: AgentService, run: Run) -> Run:

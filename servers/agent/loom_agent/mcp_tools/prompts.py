@@ -51,7 +51,12 @@ def register_prompts(server: LoomServer, service: AgentService) -> None:
         """Shows how your runs stand, and what they wait for."""
         if run_id:
             found = await service.run(run_id)
-            info = run_info(found, by_tool=service.approvers.can_decide_by_tool(found), by_asking=False)
+            info = run_info(
+                found,
+                by_tool=service.approvers.can_decide_by_tool(found),
+                by_asking=False,
+                answered_by=await service.answered_by(found),
+            )
             return [PromptMessage(f"Tell me how this run stands.\n\n{run_text(found, info)}")]
         runs = await service.runs(limit=_SOME)
         listed = runs_text(RunsResult(runs=[run_line(each) for each in runs]))

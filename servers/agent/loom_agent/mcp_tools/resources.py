@@ -32,7 +32,12 @@ def register_resources(server: LoomServer, service: AgentService) -> None:
     _register_tools(server, service)
 
     async def describe(run: Run) -> str:
-        info = run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False)
+        info = run_info(
+            run,
+            by_tool=service.approvers.can_decide_by_tool(run),
+            by_asking=False,
+            answered_by=await service.answered_by(run),
+        )
         return _json(info.model_dump(mode="json"))
 
     register_run_resources(

@@ -138,7 +138,7 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
         run = await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds, task="aborts")
-        return _reply(ctx, service, run)
+        return await _reply(ctx, service, run)
 
 
 def _register_wait(server: LoomServer, service: AgentService) -> None:
@@ -171,7 +171,7 @@ def _register_wait(server: LoomServer, service: AgentService) -> None:
         run = await _long_poll(service).wait_for_run(
             ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
         )
-        return _reply(ctx, service, run)
+        return await _reply(ctx, service, run)
 
 
 def _register_commands(server: LoomServer, service: AgentService) -> None:
@@ -196,7 +196,9 @@ def _register_commands(server: LoomServer, service: AgentService) -> None:
         if not run_id:
             run = await service.reply(session_id, Reply(text=message, by=decider_of(ctx)), client=ctx.client)
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds))
+        return await _reply(
+            ctx, service, await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds)
+        )
 
     @server.tool(
         title="Decide what a run waits for",
@@ -230,7 +232,7 @@ def _register_commands(server: LoomServer, service: AgentService) -> None:
             run = await _decide(service, run, decisions, by=decider_of(ctx))
             ctx.client_input.kept["run_id"] = run.id
         run = await _long_poll(service).wait_for_run(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
-        return _reply(ctx, service, run)
+        return await _reply(ctx, service, run)
 
     @server.tool(
         title="Pause, resume or abort a run",
@@ -260,7 +262,7 @@ def _register_commands(server: LoomServer, service: AgentService) -> None:
             run = await service.wait_until_applied(run_id, seconds=_APPLIED_SECONDS)
         else:
             run = await service.wait_until_idle(run_id, after=run.last_seq, seconds=_APPLIED_SECONDS)
-        return _reply(ctx, service, run)
+        return await _reply(ctx, service, run)
 
 
 async def _decide(service: AgentService, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
@@ -307,11 +309,12 @@ def _to_command(decision: DecisionInput, run: Run, *, by: str) -> ApprovalDecisi
     )
 
 
-def _reply(ctx: ToolContext, service: AgentService, run: Run) -> ToolReply[RunInfo]:
+async def _reply(ctx: ToolContext, service: AgentService, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
         by_tool=service.approvers.can_decide_by_tool(run),
         by_asking=_long_poll(service).can_ask_user(ctx, run),
+        answered_by=await service.answered_by(run),
     )
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))
 

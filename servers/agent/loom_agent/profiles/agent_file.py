@@ -99,7 +99,7 @@ class AgentFile:
         """
         profile = self.profile(name)
         last = profile.last_members if profile.composition else ()
-        if len(last) > 1 and profile.router is None:
+        if len(last) > 1 and not profile.is_answered_by_one:
             return False
         return all(map(self.answers_with_data, last))
 

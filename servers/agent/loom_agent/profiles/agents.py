@@ -206,12 +206,14 @@ class Agents:
         shared: SchedulerConfig,
     ) -> ProfileAgent:
         """Create the agent of a composition: a plan calls the members in place of a model."""
-        from loom_agent.profiles.composition import CompositionModel, step_tools
+        from loom_agent.profiles.composition import CompositionModel
+        from loom_agent.profiles.step_tools import handoff_tools, step_tools
         from loom_core.agent.agent import Agent
         from loom_core.tools.permission.permissions import Permissions
         from loom_core.tools.toolbox import Toolbox
 
-        tools = step_tools(members)
+        handoff = profile.handoff
+        tools = step_tools(members) if handoff is None else handoff_tools(members, handoff.targets)
         plan, toolbox, permissions = CompositionModel(profile, tools, llm=llm), Toolbox(tools), Permissions()
         agent = Agent(
             plan,

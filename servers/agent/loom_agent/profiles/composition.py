@@ -3,64 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
+from loom_agent.profiles.step_tools import IS_ANSWER, IS_LAST, NOTE, find_child, list_origins
 from loom_core.agent.calling_run import CallingRun, calling_run
-from loom_core.agent.teams.agent_tool import AgentTool
+from loom_core.agent.teams.handoff import Handoff
 from loom_core.agent.teams.router import Route, Router
 from loom_core.agent.teams.step import StepError
-from loom_core.errors import NotFoundError
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, Usage
 from loom_core.llm.messages import AssistantMessage, TextPart, ToolCallPart, ToolMessage, UserMessage
-from loom_core.runs.run import FORK_OF
 
 if TYPE_CHECKING:
-    from loom_agent.profiles.profile_config import ProfileConfig
-    from loom_core.agent.agent import Agent
+    from loom_agent.profiles.profile_config import HandoffConfig, ProfileConfig
+    from loom_agent.profiles.step_tools import StepTool
     from loom_core.llm.messages import Message, MessageLike
+    from loom_core.runs.run import Run
 
-__all__ = ["CompositionModel", "StepTool", "step_tools"]
+__all__ = ["CompositionModel"]
 
-_IS_ANSWER = "is_answer"
 _ENDS = frozenset({"error", "aborted"})
-
-
-class StepTool(AgentTool):
-    """A member as a step. Steps run concurrently, whatever tools they have: the configuration says so."""
-
-    @property
-    def is_concurrency_safe(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def args_schema(self) -> Mapping[str, Any]:
-        """The schema of the arguments: a goal, and whether the output is the answer of the run."""
-        schema = super().args_schema
-        return {**schema, "properties": {**schema["properties"], _IS_ANSWER: {"type": "boolean"}}}
-
-    def answer_schema(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the schema of the composition's run, if the step's output is the run's answer."""
-        calling = calling_run() if arguments.get(_IS_ANSWER) else None
-        return None if calling is None else calling.run.request.output_schema
-
-
-def step_tools(members: Sequence[Agent]) -> list[StepTool]:
-    """Return the members of a composition as tools."""
-    return [StepTool(agent, description=agent.description or agent.name) for agent in members]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step: a member, and the indices of the steps that it waits for."""
+    """Step of a plan.
+
+    Attributes:
+        member: the member that does it.
+        after: numbers of the steps that it waits for.
+        arguments: arguments of its call that do not follow from these steps or the goal of the run.
+    """
 
     member: str
     after: Sequence[int] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class CompositionModel(LLMProvider):
-    """Plan of a chain, a router, a workflow or parallel members, in place of a model.
+    """Plan of a composition, in place of a model.
 
     A composition is a run of an agent whose only tools are the members, and whose model is this plan. So its
     steps are child runs, with what all calls of an `AgentTool` have: the journal, the budget of the outer
@@ -69,6 +50,10 @@ class CompositionModel(LLMProvider):
     Each turn calls all steps whose prerequisites have ended. A step gets the outputs of the steps that it
     waits for, or else the goal; and messages that the user has sent since. If a step failed, the run fails;
     when it is resumed, the step is called again.
+
+    In a handoff, the member that had the conversation last in the session is called first. If it hands over,
+    the member that it named is called with the same goal; else its output is the answer, unless the user has
+    sent a message meanwhile, which it gets then.
 
     Args:
         profile: the configuration of the composition.
@@ -80,7 +65,9 @@ class CompositionModel(LLMProvider):
         self._kind = profile.composition
         self._llm = llm
         self._tools = {tool.name: tool for tool in tools}
-        self._steps = _steps(profile)
+        self._members = {tool.wire_name: tool.name for tool in tools}
+        self._steps = dict(enumerate(_steps(profile)))
+        self._handoff = profile.handoff
         self._router: Router | None = None
         if profile.router is not None:
             routes = [
@@ -114,19 +101,19 @@ class CompositionModel(LLMProvider):
         request = ChatRequest.of(messages, options)
         calling = calling_run()
         assert calling is not None, "a plan is the model of a run"
-        progress = _Progress(calling, request.messages, await _list_origins(calling))
+        progress = _Progress(calling, request.messages, await list_origins(calling))
         steps, usage = await self._choose(progress)
         done: dict[int, str] = {}
-        for number, step in enumerate(steps):
+        for number, step in steps.items():
             if (output := await progress.output_of(number, step)) is not None:
                 done[number] = output
-        waited = {each for step in steps for each in step.after}
+        waited = {each for step in steps.values() for each in step.after}
         if len(done) == len(steps):
             parts = [TextPart(_join(steps, done, [n for n in done if n not in waited]))]
             return self._response(parts, usage)
         there = {spec.name for spec in request.tools}
         calls: list[ToolCallPart] = []
-        for number, step in enumerate(steps):
+        for number, step in steps.items():
             if number in done or not all(each in done for each in step.after):
                 continue
             wire_name = self._tools[step.member].wire_name
@@ -137,10 +124,10 @@ class CompositionModel(LLMProvider):
                     advice="Allow the run a larger budget, and the member among its tools.",
                 )
             given = _join(steps, done, step.after) if step.after else progress.goal
-            goal = "\n\n".join([given, *progress.replies])
-            arguments: dict[str, Any] = {"goal": goal}
+            arguments: dict[str, Any] = {"goal": given, **step.arguments}
+            arguments["goal"] = "\n\n".join(filter(None, [arguments["goal"], *progress.replies]))
             if calling.run.request.output_schema is not None and number not in waited:
-                arguments[_IS_ANSWER] = True
+                arguments[IS_ANSWER] = True
             calls.append(ToolCallPart(progress.next_id(number), wire_name, arguments))
         return self._response(calls, usage)
 
@@ -149,15 +136,67 @@ class CompositionModel(LLMProvider):
         if self._llm is not None:
             await self._llm.aclose()
 
-    async def _choose(self, progress: _Progress) -> tuple[Sequence[_Step], Usage]:
-        """Return the steps; for a router the route, which is chosen once in a run."""
+    async def _choose(self, progress: _Progress) -> tuple[Mapping[int, _Step], Usage]:
+        """Return the steps by number; for a router its route, for a handoff the last or the next one."""
+        if self._handoff is not None:
+            number, step = await self._continue_conversation(self._handoff, progress)
+            return {number: step}, Usage()
         if self._router is None:
             return self._steps, Usage()
-        called = progress.first_call
-        if called is not None:
-            return [_Step(name) for name, tool in self._tools.items() if tool.wire_name == called], Usage()
+        if progress.calls:
+            return {0: _Step(self._member_of(progress.calls[0]))}, Usage()
         choice = await self._router.choose("\n\n".join([progress.goal, *progress.replies]))
-        return [_Step(choice.route)], choice.usage
+        return {0: _Step(choice.route)}, choice.usage
+
+    async def _continue_conversation(self, handoff: HandoffConfig, progress: _Progress) -> tuple[int, _Step]:
+        """Return the step of the member that has the conversation, with its number."""
+        if not progress.calls:
+            return 0, _Step(await self._find_first(handoff, progress))
+        number, last = max(progress.calls.items())
+        step = _Step(self._member_of(last), arguments=last.arguments)
+        if await progress.output_of(number, step) is None:
+            return number, step
+        handed = await self._find_handoff(handoff, progress, last)
+        if handed is None and not progress.replies:
+            return number, step
+        handoffs = sum(NOTE in call.arguments for call in progress.calls.values())
+        arguments: dict[str, Any] = {"goal": ""}
+        if handed is not None:
+            arguments = {
+                "goal": last.arguments["goal"],
+                NOTE: handed.message(step.member, goal=progress.goal),
+            }
+            handoffs += 1
+        if handoffs >= handoff.max_handoffs:
+            arguments[IS_LAST] = True
+        return number + 1, _Step(step.member if handed is None else handed.to, arguments=arguments)
+
+    def _member_of(self, call: ToolCallPart) -> str:
+        if call.name not in self._members:
+            raise StepError(
+                f"{call.name!r} is not a member any more.",
+                step=call.name,
+                advice="Make it one again, or start a new run.",
+            )
+        return self._members[call.name]
+
+    async def _find_first(self, handoff: HandoffConfig, progress: _Progress) -> str:
+        """Return the member that had the conversation last in the session; the first one in a new session."""
+        for message in reversed(progress.messages):
+            for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
+                if call.name in self._members and await progress.find_child(call) is not None:
+                    handed = await self._find_handoff(handoff, progress, call)
+                    return self._members[call.name] if handed is None else handed.to
+        return handoff.members[0]
+
+    async def _find_handoff(
+        self, handoff: HandoffConfig, progress: _Progress, call: ToolCallPart
+    ) -> Handoff | None:
+        """Return the handoff that a call of a member ended with; None if the member answered or failed."""
+        child = None if call.arguments.get(IS_LAST) else await progress.find_child(call)
+        handed = None if child is None else Handoff.of(child.structured)
+        allowed = handoff.targets[self._members[call.name]]
+        return handed if handed is not None and handed.to in allowed else None
 
     def _response(self, parts: Sequence[TextPart | ToolCallPart], usage: Usage) -> LLMResponse:
         message = AssistantMessage(tuple(parts), provider=self.name, model=self.model)
@@ -165,7 +204,7 @@ class CompositionModel(LLMProvider):
 
 
 def _steps(profile: ProfileConfig) -> list[_Step]:
-    """Return the steps of a composition; none for a router."""
+    """Return the steps of a composition; none for a router or a handoff, whose steps depend on the run."""
     if profile.chain:
         return [_Step(name, [] if number == 0 else [number - 1]) for number, name in enumerate(profile.chain)]
     if profile.parallel:
@@ -174,7 +213,7 @@ def _steps(profile: ProfileConfig) -> list[_Step]:
     return [_Step(name, [numbers[each] for each in after]) for name, after in profile.workflow.items()]
 
 
-def _join(steps: Sequence[_Step], outputs: Mapping[int, str], chosen: Sequence[int]) -> str:
+def _join(steps: Mapping[int, _Step], outputs: Mapping[int, str], chosen: Sequence[int]) -> str:
     """Return the output of a step; the outputs of several under their names as headings."""
     if len(chosen) == 1:
         return outputs[chosen[0]]
@@ -194,17 +233,19 @@ class _Progress:
 
     Attributes:
         goal: the goal of the run.
-        first_call: wire name of the first member that it called; None if it has called none.
+        messages: the conversation.
+        calls: the last call of each step that was called, by its number.
         replies: messages of the user since the last calls.
     """
 
     def __init__(self, calling: CallingRun, messages: Sequence[Message], origins: Sequence[str]) -> None:
         self._calling = calling
         self.goal = calling.run.request.goal
+        self.messages = messages
         own = tuple(f"{id_}_" for id_ in (calling.run.id, *origins))
         answers = [each for each in messages if isinstance(each, AssistantMessage)]
         calls = [call for each in answers for call in each.tool_calls if call.id.startswith(own)]
-        self.first_call = calls[0].name if calls else None
+        self.calls = {int(_step_and_attempt(call.id).split("_")[0]): call for call in calls}
         self._results = {
             _step_and_attempt(each.call_id): each
             for each in messages
@@ -232,6 +273,10 @@ class _Progress:
             advice="If you resume the run, it continues with this step.",
         )
 
+    async def find_child(self, call: ToolCallPart) -> Run | None:
+        """Return the child run of a call; see `step_tools.find_child`."""
+        return await find_child(self._calling, self.messages, call.id)
+
     def next_id(self, number: int) -> str:
         """Return the id for the next call of a step."""
         return f"{self._calling.run.id}_{number}_{self._attempts(number)}"
@@ -256,19 +301,6 @@ class _Progress:
 
 def _step_and_attempt(call_id: str) -> str:
     return "_".join(call_id.split("_")[-2:])
-
-
-async def _list_origins(calling: CallingRun) -> list[str]:
-    """List the ids of the runs that a run is a fork of, directly or through other forks."""
-    origins: list[str] = []
-    run = calling.run
-    while origin := run.request.metadata.get(FORK_OF):
-        origins.append(str(origin))
-        try:
-            run = await calling.journal.get(origins[-1])
-        except NotFoundError:  # it was purged
-            break
-    return origins
 
 
 def _replies(messages: Sequence[Message], goal: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loom_agent.profiles.profile_config import EVERYTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from loom_agent.profiles.agent_file import AgentFile
     from loom_agent.profiles.profile_config import ProfileConfig
@@ -65,6 +65,20 @@ def _members(node: str, profile: ProfileConfig, nodes: dict[str, str]) -> Iterat
         for name, route in profile.router.routes.items():
             label = route.when or ("else" if name == profile.router.default else "")
             yield _arrow(node, nodes[name], label)
+    if profile.handoff is not None:
+        yield _arrow(node, nodes[profile.handoff.members[0]], "starts")
+        yield from _handoffs(profile.handoff.targets, nodes)
+
+
+def _handoffs(targets: Mapping[str, Sequence[str]], nodes: Mapping[str, str]) -> Iterator[str]:
+    """Yield the arrows between members that hand over, with two heads if both may hand over to the other."""
+    drawn: set[tuple[str, str]] = set()
+    for name, others in targets.items():
+        for other in others:
+            if (other, name) not in drawn:
+                drawn.add((name, other))
+                shaft = "<-->" if name in targets[other] else "-->"
+                yield f"  {nodes[name]} {shaft}|{_quote('hands over')}| {nodes[other]}"
 
 
 def _arrow(node: str, target: str, label: str = "") -> str:

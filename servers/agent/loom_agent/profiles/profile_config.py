@@ -29,6 +29,7 @@ __all__ = [
     "BudgetConfig",
     "CallLimitsConfig",
     "CompactionConfig",
+    "HandoffConfig",
     "McpConfig",
     "ModelOptions",
     "OnOff",
@@ -44,7 +45,7 @@ __all__ = [
 EVERYTHING = "all"
 """Instead of a list of names: all of them."""
 
-COMPOSITIONS = ("chain", "parallel", "workflow", "router")
+COMPOSITIONS = ("chain", "parallel", "workflow", "router", "handoff")
 """The keys of a profile that make it a composition of other profiles, without an agent of its own."""
 
 OnOff = Literal["on", "off"]
@@ -266,6 +267,30 @@ class RouterConfig(_Section):
     )
 
 
+class HandoffConfig(_Section):
+    """Handoff: the member that has the conversation answers, or hands it over to another member."""
+
+    members: list[str] = Field(min_length=2, description="Names of profiles; the first one starts.")
+    handoffs: dict[str, list[str]] | None = Field(
+        default=None,
+        description="The members that each member may hand over to; one that is not here hands over to none. "
+        "By default, each may hand over to all others.",
+    )
+    max_handoffs: int = Field(
+        default=8,
+        ge=1,
+        le=100,
+        description="Maximum number of handoffs in a run; then a member has to answer.",
+    )
+
+    @property
+    def targets(self) -> Mapping[str, Sequence[str]]:
+        """The members that each member may hand over to."""
+        from loom_core.agent.teams.handoff import handoff_targets
+
+        return handoff_targets(self.members, self.handoffs)
+
+
 class ProfileConfig(_Section):
     """Profile: the configuration of the agent for runs that name it."""
 
@@ -341,18 +366,27 @@ class ProfileConfig(_Section):
     router: RouterConfig | None = Field(
         default=None, description="Instead of working itself, choose one of several profiles for the goal."
     )
+    handoff: HandoffConfig | None = Field(
+        default=None,
+        description="Instead of working itself, let the profile that has the conversation hand it over.",
+    )
 
     @property
     def composition(self) -> str:
-        """`chain`, `parallel`, `workflow` or `router`; empty for an agent with a model."""
+        """The key in `COMPOSITIONS` that is set; empty for an agent with a model."""
         return next((kind for kind in COMPOSITIONS if getattr(self, kind)), "")
 
     @property
     def members(self) -> Mapping[tuple[str | int, ...], str]:
         """The names of the profiles that this one uses, by their place in it."""
-        listed = {"agents": self.agents, "chain": self.chain, "parallel": self.parallel}
+        listed: dict[tuple[str, ...], Sequence[str]] = {
+            ("agents",): self.agents,
+            ("chain",): self.chain,
+            ("parallel",): self.parallel,
+            ("handoff", "members"): () if self.handoff is None else self.handoff.members,
+        }
         found: dict[tuple[str | int, ...], str] = {
-            (key, number): name for key, names in listed.items() for number, name in enumerate(names)
+            (*key, number): name for key, names in listed.items() for number, name in enumerate(names)
         }
         found |= {("workflow", name): name for name in self.workflow}
         routes = () if self.router is None else self.router.routes
@@ -360,13 +394,20 @@ class ProfileConfig(_Section):
 
     @property
     def last_members(self) -> Sequence[str]:
-        """Names of the members of a composition whose outputs are its own; one of them for a router."""
+        """Names of the members of a composition whose outputs are its own; see `is_answered_by_one`."""
         if self.chain:
             return self.chain[-1:]
         if self.router is not None:
             return [*self.router.routes]
+        if self.handoff is not None:
+            return self.handoff.members
         waited = {name for after in self.workflow.values() for name in after}
         return [*self.parallel, *(name for name in self.workflow if name not in waited)]
+
+    @property
+    def is_answered_by_one(self) -> bool:
+        """Whether one of several members answers: which one depends on the run."""
+        return self.router is not None or self.handoff is not None
 
     @property
     def needs_model(self) -> bool:

@@ -14,7 +14,7 @@ from loom_core.tools.patterns import linear_search
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from loom_agent.profiles.profile_config import ProfileConfig, RouterConfig
+    from loom_agent.profiles.profile_config import HandoffConfig, ProfileConfig, RouterConfig
     from loom_core.config_file import ConfigPath
 
 __all__ = ["find_team_problem"]
@@ -87,6 +87,8 @@ def _check_members(
     yield from _check_workflow((*path, "workflow"), profile.workflow)
     if profile.router is not None:
         yield from _check_router((*path, "router"), profile, profile.router, profiles)
+    if profile.handoff is not None:
+        yield from _check_handoff((*path, "handoff"), profile.handoff, profiles)
 
 
 def _check_approvals(
@@ -139,6 +141,39 @@ def _check_router(
                 at,
                 f"nothing can choose the route {name!r}: it has no rule, and the profile has no description.",
                 "Add `when`, or a `description` to the profile.",
+            )
+
+
+def _check_handoff(
+    path: ConfigPath, handoff: HandoffConfig, profiles: Mapping[str, ProfileConfig]
+) -> Iterator[ConfigProblem]:
+    for name, others in (handoff.handoffs or {}).items():
+        for at, each in (((name,), name), *(((name, number), each) for number, each in enumerate(others))):
+            if each not in handoff.members:
+                yield _unknown((*path, "handoffs", *at), each, "member", dict.fromkeys(handoff.members))
+                return
+    targets, reached = handoff.targets, [handoff.members[0]]
+    for name in reached:
+        reached += [each for each in targets[name] if each not in reached]
+    for number, name in enumerate(handoff.members):
+        at, kind = (*path, "members", number), profiles[name].composition
+        if name not in reached:
+            yield ConfigProblem(
+                at,
+                f"{name!r} never gets the conversation: no member that gets it may hand over to this one.",
+                "Add it to the `handoffs` of another member, or leave it out.",
+            )
+        if kind:
+            yield ConfigProblem(
+                at,
+                f"{name!r} is a `{kind}`, which cannot hand the conversation over.",
+                "Let a member call it as one of its `agents`.",
+            )
+        if any(name in others for others in targets.values()) and not profiles[name].description:
+            yield ConfigProblem(
+                at,
+                f"the profile {name!r} has no description, so no model knows when to hand over to it.",
+                "Write its purpose into `description`.",
             )
 
 

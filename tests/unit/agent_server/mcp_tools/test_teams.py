@@ -77,6 +77,20 @@ async def test_a_composition_calls_its_members_in_their_order(connect, call, tea
     assert run["output"].startswith(answer)
 
 
+async def test_the_member_that_gets_the_conversation_answers_in_the_next_run_too(connect, call, teams):
+    script = {"provider": "mock", "options": {"responses": ["Which order?", "退款已办理。"]}}
+    teams(office={"handoff": {"members": ["a", "orders"]}}, orders={"model": script, **A})
+    async with connect() as client:
+        run = await call(client, "agent_run", goal='use handoff_to_orders {"note": "a refund"}')
+        again = await call(client, "agent_reply", session_id=run["session_id"], message="订单 42")
+        called = await steps(client, call, run)
+        text = (await client.call_tool("agent_wait", {"run_id": again["run_id"]})).content[0].text
+    assert (run["output"], run["answered_by"]) == ("Which order?", "orders")
+    assert [tool for each in called for tool, _ in each] == ["a", "orders"]
+    assert (again["output"], again["answered_by"]) == ("退款已办理。", "orders")
+    assert "回答者：orders" in text
+
+
 async def test_a_later_run_of_the_session_has_its_own_steps(connect, call, teams):
     teams(main={"chain": ["a"]})
     async with connect() as client:

@@ -11,6 +11,7 @@ from loom_core.errors import ConfigError
 
 A = {"description": "Knows it."}
 NAMED = {"description": "Pays.", "approvals": {"who": ["ops"], "via_tool": "off"}}
+TWO = {"members": ["b", "c"]}
 DEEP = {"a": {"agents": ["b"]}} | {one: {**A, "agents": [two]} for one, two in zip("bcd", "cde", strict=True)}
 
 
@@ -37,6 +38,18 @@ DEEP = {"a": {"agents": ["b"]}} | {one: {**A, "agents": [two]} for one, two in z
         ({"a": {"router": {"routes": {"b": {"when": "("}}}}, "b": A}, "not a valid regular expression."),
         ({"a": {"router": {"routes": {"b": {}}, "default": "c"}}, "b": A}, "there is no route 'c'."),
         ({"a": {"router": {"routes": {"b": {}}}}, "b": {}}, "nothing can choose the route 'b'"),
+        ({"a": {"handoff": {"members": ["b"]}}, "b": A}, "members should have at least 2 items"),
+        ({"a": {"handoff": {"members": ["b", "b"]}}, "b": A}, "'b' is listed twice."),
+        ({"a": {"handoff": {"members": ["b", "cc"]}}, "b": A, "c": A}, "there is no profile 'cc'."),
+        ({"a": {"handoff": {**TWO, "handoffs": {"x": []}}}, "b": A, "c": A}, "there is no member 'x'."),
+        ({"a": {"handoff": {**TWO, "handoffs": {"b": ["x"]}}}, "b": A, "c": A}, "there is no member 'x'."),
+        (
+            {"a": {"handoff": {**TWO, "handoffs": {"c": ["b"]}}}, "b": A, "c": A},
+            "'c' never gets the conversation",
+        ),
+        ({"a": {"handoff": TWO}, "b": A, "c": {}}, "'c' has no description, so no model knows when to hand"),
+        ({"a": {"handoff": TWO}, "b": A, "c": {**A, "chain": ["b"]}}, "'c' is a `chain`, which cannot hand"),
+        ({"a": {"handoff": {**TWO, "max_handoffs": 0}}, "b": A, "c": A}, "greater than or equal to 1"),
         ({"a": {"chain": ["b"]}, "b": NAMED}, "'b' names who decides about its calls"),
         (
             {"a": {"chain": ["b"], "approvals": {"who": ["ops"]}}, "b": NAMED},
