@@ -5,10 +5,11 @@
 
 `drive` executes runs. Their model's replies follow from the conversation alone, so that they are the same in
 every process; the process that listens at the socket counts the effects of tools. One of the tools is an
-agent, with its own task and the same other tools. Some runs are of a router, as in agent.json, which hands
-the task to one of two such agents. Users say what they are allergic to, which is noted. `person` starts runs,
-answers their questions, and now and then pauses, aborts, resumes or messages one; once the file
-`JOURNAL.stop` is there, it starts nothing and lets all runs come to their end.
+agent, with its own task and the same other tools. Some runs are of a router, as in agent.json, which gives
+the task to one of two such agents; others of two agents that hand the conversation over to each other. Users
+say what they are allergic to, which is noted. `person` starts runs, answers their questions, and now and then
+pauses, aborts, resumes or messages one; once the file `JOURNAL.stop` is there, it starts nothing and lets all
+runs come to their end.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import asyncio
 import json
 import random
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
 from killing import journal_place
 from loom_agent.profiles.composition import CompositionModel
-from loom_agent.profiles.profile_config import ProfileConfig
-from loom_agent.profiles.step_tools import step_tools
+from loom_agent.profiles.profile_config import HandoffConfig, ProfileConfig
+from loom_agent.profiles.step_tools import StepTool, handoff_tools, step_tools
 from person import BY, Person, act
 
 from loom_core.agent.agent import Agent
@@ -34,7 +36,7 @@ from loom_core.agent.user_memory.memory import UserMemory
 from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
-from loom_core.llm.messages import ToolCallPart
+from loom_core.llm.messages import AssistantMessage, ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.commands import ApprovalDecision, Reply
 from loom_core.runs.host import RunHost
@@ -55,8 +57,11 @@ _RETRIES = ToolRetries(base=0.3)  # long enough for some processes to be killed 
 _WINDOW = 4000  # tokens, so that a run of many steps is shortened
 _FIRST_HELP = 1_000_000  # tasks from here on are those of the agent that is a tool
 _LOOK_SECONDS = 0.3
+_HANDOFF = {"members": ["front", "back"]}
+_MEMBERS = {"left", "right", "front", "back"}
 _ROUTES = {"left": {"when": "任务 \\d*[02468]："}, "right": {}}
 _ENDED = {"completed", "aborted"}
+_Decide = Callable[[ChatRequest], MockAnswer | str]
 _USERS = ("小李", "小张", "小陈")
 _ALLERGIES = ("花生", "虾", "牛奶", "芒果", "花粉")
 
@@ -141,6 +146,20 @@ def answer(request: ChatRequest) -> MockAnswer | str:
     return MockAnswer(_STEP.format(task=task, step=step), reasoning="想一想。" * 5, calls=tuple(calls))
 
 
+def answer_or_hand_over(request: ChatRequest) -> MockAnswer | str:
+    """The same; but of some tasks, the other member does everything again before the end."""
+    turn = answer(request)
+    tool_name = next((spec.name for spec in request.tools if spec.name.startswith("handoff_to_")), "")
+    if isinstance(turn, MockAnswer) or not tool_name:
+        return turn
+    task = int(turn.split()[1])
+    made = [message for message in request.messages if isinstance(message, AssistantMessage)]
+    is_done = any(call.id == f"t{task}h" for message in made for call in message.tool_calls)
+    if is_done or task % 3 < (1 if tool_name == "handoff_to_back" else 2):
+        return turn
+    return MockAnswer(calls=(ToolCallPart(f"t{task}h", tool_name, {"note": "请你也做一遍。"}),))
+
+
 def summary(request: ChatRequest) -> str:
     """A summary that says how far the task is."""
     said = "\n".join(message.text for message in request.messages)
@@ -162,9 +181,9 @@ async def drive(path: Path, address: str) -> None:
     rules = [PermissionRule(action="ask", tool="sign"), PermissionRule(action="allow", tool="*")]
     tools, memory = World(address).tools, SQLiteMemory(journal=journal)
 
-    def member(name: str, *more: AgentTool) -> Agent:
+    def member(name: str, *more: AgentTool, decide: _Decide = answer) -> Agent:
         return Agent(
-            MockProvider(answer, delay=0.002),
+            MockProvider(decide, delay=0.002),
             tools=[*tools, *more],
             journal=journal,
             memory=memory,
@@ -176,18 +195,26 @@ async def drive(path: Path, address: str) -> None:
         )
 
     helper = member("helper")
-    members = step_tools([member(name, AgentTool(helper, name="help")) for name in _ROUTES])
-    routes = ProfileConfig.model_validate({"router": {"routes": _ROUTES, "default": "right"}})
-    desk = Agent(
-        CompositionModel(routes, members, llm=None),
-        tools=members,
-        journal=journal,
-        memory=memory,
-        permissions=Permissions(rules),
-        wait_for_commands=True,
-        compaction=None,
-        name="desk",
-    )
+
+    def composition(name: str, config: Mapping[str, object], members: Sequence[StepTool]) -> Agent:
+        return Agent(
+            CompositionModel(ProfileConfig.model_validate(config), members, llm=None),
+            tools=members,
+            journal=journal,
+            memory=memory,
+            permissions=Permissions(rules),
+            wait_for_commands=True,
+            compaction=None,
+            loop_guard=None,
+            name=name,
+        )
+
+    called = AgentTool(helper, name="help")
+    routes = step_tools([member(name, called) for name in _ROUTES])
+    desk = composition("desk", {"router": {"routes": _ROUTES, "default": "right"}}, routes)
+    speakers = [member(name, called, decide=answer_or_hand_over) for name in _HANDOFF["members"]]
+    handing = handoff_tools(speakers, HandoffConfig.model_validate(_HANDOFF).targets)
+    office = composition("office", {"handoff": _HANDOFF}, handing)
     agent = Agent(
         MockProvider(answer, delay=0.002),
         tools=[*tools, AgentTool(helper, name="help")],
@@ -199,7 +226,7 @@ async def drive(path: Path, address: str) -> None:
         tool_retries=_RETRIES,
         compaction=Compaction(llm=MockProvider(summary, delay=0.02), window=_WINDOW),
     )
-    agents = {each.name: each for each in (agent, desk)}
+    agents = {each.name: each for each in (agent, desk, office)}
     async with agent, RunHost(journal, agents, look_seconds=_LOOK_SECONDS):
         print("began", flush=True)
         await anyio.sleep_forever()
@@ -211,10 +238,10 @@ class Client(Person):
     resumes = 0.03
 
     def _is_own(self, run: Run) -> bool:
-        return run.request.profile in {"default", "desk"}
+        return run.request.profile in {"default", "desk", "office"}
 
     async def _see_to(self, run: Run, *, stopping: bool) -> None:
-        if run.request.profile not in _ROUTES:  # the router fails if a member is aborted
+        if run.request.profile not in _MEMBERS:  # a composition fails if a member is aborted
             await super()._see_to(run, stopping=stopping)
 
     async def _begin(self) -> None:
@@ -223,7 +250,7 @@ class Client(Person):
         user, allergy = self._dice.choice(_USERS), self._dice.choice(_ALLERGIES)
         of_user = [run.request for run in latest if run.status in _ENDED and run.request.caller == user]
         earlier = self._dice.choice(of_user[:20]) if of_user and self._dice.random() < 0.4 else None
-        profile = self._dice.choices(["default", "desk"], [0.7, 0.3])[0]
+        profile = self._dice.choices(["default", "desk", "office"], [0.5, 0.2, 0.3])[0]
         request = RunRequest(
             goal=f"{_GOAL.format(number=number)}我对{allergy}过敏。",
             idempotency_key=str(number),
