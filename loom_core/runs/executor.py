@@ -513,6 +513,8 @@ class RunExecutor(ABC, Generic[_R]):
                 return
             self._apply_commands()
             await self._record.commit()
+            if self._abort is not None:  # likewise
+                return
 
     def _apply_commands(self) -> None:
         for order in self._log.take_commands():

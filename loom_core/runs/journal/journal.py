@@ -17,7 +17,7 @@ from loom_core.observability.log_fields import current_fields
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import inject_context
 from loom_core.redaction import Redaction
-from loom_core.runs.commands import Resume, Retry
+from loom_core.runs.commands import Abort, Resume, Retry
 from loom_core.runs.events import EventType, StreamEvent
 from loom_core.runs.journal.creation import NewEvent, create_run, fork_run, id_for, new_id
 from loom_core.runs.journal.drivers import claim_run, find_unclaimed_runs
@@ -32,6 +32,7 @@ from loom_core.runs.journal.rows.commands import (
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.journal.rows.runs import (
     CHANGING,
+    FINAL_STATUSES,
     LAST_EVENT,
     Step,
     StoredRun,
@@ -566,6 +567,7 @@ class RunLog:
         self._inbox = inbox
         self._release = release
         self._obeyed: list[int] = []
+        self._aborts: list[int] = []
         self._ended = False
         self._observers: list[Observer] = []
         if process_metrics.enabled:
@@ -623,6 +625,9 @@ class RunLog:
             if not changes.keys() <= CHANGING:
                 raise TypeError(f"an event changes none of {sorted(changes.keys() - CHANGING)} of a run")
             run = replace(run, **changes)  # pyright: ignore[reportArgumentType] - by name
+        if run.status in FINAL_STATUSES:
+            self._obeyed += self._aborts
+            self._aborts = []
         seq = self._seq + 1
         at = max(time.time(), self._at)  # keep the order of events, even if the clock is set back
         event = StreamEvent(type, payload, run_id=run.id, seq=seq, at=at)
@@ -676,11 +681,14 @@ class RunLog:
     def take_commands(self) -> list[Command]:
         """Take the new commands, oldest first; the next `commit` marks them as applied.
 
+        An abort is applied when the run has ended: if the process is killed before, the next one aborts it.
+
         The caller must add the resulting events before it awaits anything, as another task of the run may
         commit meanwhile.
         """
         taken = self._inbox.take()
-        self._obeyed += [each.key for each in taken]
+        for each in taken:
+            (self._aborts if isinstance(each.command, Abort) else self._obeyed).append(each.key)
         return [each.command for each in taken]
 
     async def wait_for_command(self) -> None:
@@ -700,7 +708,8 @@ class RunLog:
         self._ended = True
         try:
             with CancelScope(shield=True):
-                await self._outbox.send(obeyed=self._obeyed, release=True)
+                applied = self._obeyed if error is not None else [*self._obeyed, *self._aborts]
+                await self._outbox.send(obeyed=applied, release=True)
             self._outbox.check()
         except StoreError:
             if error is None:

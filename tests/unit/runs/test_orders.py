@@ -7,9 +7,10 @@ import anyio
 
 from loom_core.agent.agent import Agent
 from loom_core.llm.interface import StreamChunk
-from loom_core.llm.messages import ToolCallPart, ToolMessage
+from loom_core.llm.messages import Message, ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.commands import Abort, Pause, Reply, Resume
+from loom_core.runs.memory import InMemoryMemory
 from loom_core.runs.run import Run
 from loom_core.tools.function_tool import FunctionTool, tool
 
@@ -160,6 +161,48 @@ async def test_an_abort_stops_calls_and_gives_each_a_result() -> None:
         again = await agent.resume(run.id)
     assert again.output == "Never mind."
     assert len([message for message in llm.calls[1].messages if message.role == "tool"]) == 2
+
+
+class HeldMemory(InMemoryMemory):
+    """Waits before it stores a conversation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = Held()
+
+    async def replace(self, session_id: str, messages: Sequence[Message]) -> None:
+        await self.held.wait()
+        await super().replace(session_id, messages)
+
+
+async def test_an_abort_is_not_lost_if_the_process_ends_before_the_run() -> None:
+    llm, memory = HeldModel(["an answer"], at=0), HeldMemory()
+    agent = Agent(llm, memory=memory)
+    async with anyio.create_task_group() as group:
+        group.start_soon(agent.run, "answer")
+        await llm.held.begun.wait()
+        run = await _the_run(agent)
+        await agent.send_command(run.id, Abort(by="anna"))
+        await memory.held.begun.wait()
+        group.cancel_scope.cancel()
+    async with Agent(MockProvider(["another"]), journal=agent.journal) as again:
+        assert (await again.resume(run.id)).status == "aborted"
+        assert (await again.resume(run.id)).output == "another"
+
+
+async def test_a_run_that_is_resumed_while_it_is_being_aborted_is_resumed_then() -> None:
+    llm, memory = HeldModel(["an answer", "another"], at=0), HeldMemory()
+    async with Agent(llm, memory=memory) as agent:
+        async with anyio.create_task_group() as group:
+            group.start_soon(agent.run, "answer")
+            await llm.held.begun.wait()
+            run = await _the_run(agent)
+            await agent.send_command(run.id, Abort())
+            await memory.held.begun.wait()
+            await agent.send_command(run.id, Resume())
+            memory.held.go_on.set()
+        run = await _the_run(agent)
+    assert (run.status, run.output) == ("completed", "another")
 
 
 async def test_a_paused_run_can_be_aborted() -> None:
