@@ -4,9 +4,10 @@
 
 The tables in `benchmarks/expressions` have what a person writes at a booking desk on Friday, 27 November
 2026, 10:00 in Shanghai, and what a careful clerk would write down; `?` where they would ask back. The rules
-were written with `values.tsv` and `yes-no.tsv` in view; the tables `*-held.tsv` were written afterwards, by
-others than the rules, and have not been looked at. Each row is a message to a flow that waits for this value,
-checked by `loom_core.flow.regression`, as `loom-flow-server test` does.
+were written with `values.tsv`, `yes-no.tsv` and `yes-no-wide.tsv` in view; the tables `*-held.tsv` were
+written afterwards, by others than the rules, and have not been looked at; `yes-no-desks.tsv` was measured
+before a row of it was used, and the rows of `yes-no-hard.tsv` are meant to mislead. Each row is a message to
+a flow that waits for this value, checked by `loom_core.flow.regression`, as `loom-flow-server test` does.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for name in ("values", "values-held"):
         anyio.run(_show, name, "value")
-    for name in ("yes-no", "yes-no-held", "yes-no-words"):
+    for name in ("yes-no", "yes-no-held", "yes-no-words", "yes-no-desks", "yes-no-wide", "yes-no-hard"):
         anyio.run(_show, name, "answer")
 
 

@@ -19,7 +19,8 @@ from loom_core.flow.responses.reply import CHOICE
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.understanding.choices import choices_of, number_in_list
 from loom_core.flow.understanding.slots import extract_slots, parse_typed
-from loom_core.flow.understanding.small_talk import is_cancel, is_request_or_refusal, yes_or_no
+from loom_core.flow.understanding.small_talk import is_cancel, is_request_or_refusal
+from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.scripts import normalise
 from loom_core.runs.run import Pending

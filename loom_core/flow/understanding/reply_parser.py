@@ -45,9 +45,8 @@ from loom_core.flow.understanding.small_talk import (
     is_proposal,
     is_question,
     is_request_or_refusal,
-    leans_to,
-    yes_or_no,
 )
+from loom_core.flow.understanding.yes_no import leans_to, yes_or_no
 from loom_core.knowledge.sources.small_talk import needs_retrieval
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 
@@ -281,7 +280,24 @@ ReplyKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel",
 _MAX_LENGTH = 2000  # characters of a message that are read
 
 _CANCELS = re.compile(r"\bcancel(?: (?:it|that|this))?\b|取消(?:掉|吧|了|它)*", re.I)
-_KEEPS = re.compile(r"\bkeep (?:it|that|this|the (?:booking|appointment))\b|留着|保留|不取消", re.I)
+_KEEPS = re.compile(
+    r"\bkeep (?:it|that|this|the (?:booking|appointment))\b|\b(?:don['’]?t|do not) cancel\b|"
+    r"留着|保留|(?:不|不要|不用|别)取消",
+    re.I,
+)
+
+_ENDS_SOMETHING = re.compile(
+    r"\b(?:cancel|terminat|clos|block|freez|delet|unsubscrib|return|refund|stop)\w*|"
+    r"取消|终止|停[机用止卡]|注销|销户|解[约除绑]|退[货款订房租]|冻结|挂失|删除|撤[销回单]|关闭",
+    re.I,
+)
+_UNWANTED = re.compile(
+    r"[来去用]不|不(?:去|来|约|订|续|办|参加)|不(?:要|需要|想要|想用)了|没(?:空|时间)|太[贵远]|"
+    r"(?<![别不要用甭])(?:停|冻|锁|封|注销|退|取消)|"
+    r"\b(?:(?:don['’]?t|no longer|not) (?:need|want|use)|can['’]?t|cannot|won['’]?t (?:be|make|come)|"
+    r"not coming|(?<!don't )(?<!don’t )(?<!not )(?:stop|block|freeze|close|cancel))\b",
+    re.I,
+)
 
 _FEW = 3  # parts of a message that asks to repeat
 
@@ -345,7 +361,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     refused = _find_refused(message, asked) or find_refused_correction(message, correctable, known=known)
     if pending.kind == "approval" and not corrects and refused is None:
         leaning = leans_to(message)
-        if leaning is not None:
+        if leaning or (leaning is False and not _ends_something(pending)):
             return ParsedReply("approve" if leaning else "deny", is_sure=False)
     if (answer := _any_words(message, asked)) is not None and not corrects:
         return answer
@@ -371,11 +387,18 @@ def _read_decision(message: str, pending: Pending, *, asked: bool) -> ParsedRepl
     is_open = pending.kind == "question"
     if not is_open and (decided := _decide_to_cancel(message, pending.reason)) is not None:
         return ParsedReply("approve" if decided else "deny")
+    if not is_open and _ends_something(pending) and _UNWANTED.search(message) and not yes_or_no(message):
+        return None
     if is_cancel(message, asked=asked or not is_open) or (is_open and is_declined(message)):
         return ParsedReply("cancel")
     said = _wants_again(message) if pending.kind == "unknown" else None
     said = yes_or_no(message) if said is None and not is_open else said
     return None if said is None else ParsedReply("approve" if said else "deny")
+
+
+def _ends_something(pending: Pending) -> bool:
+    """Return whether it is asked to end something, so that "I don't need it" is no refusal."""
+    return bool(_ENDS_SOMETHING.search(pending.reason))
 
 
 def _decide_to_cancel(message: str, question: str) -> bool | None:

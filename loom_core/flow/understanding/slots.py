@@ -16,7 +16,8 @@ from loom_core.flow.understanding.formats import find_by_format, has_format, is_
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.numbers import counts_other_unit, has_own_unit, number_in, number_of
 from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in, person_part
-from loom_core.flow.understanding.small_talk import is_past, is_proposal, is_question, yes_or_no
+from loom_core.flow.understanding.small_talk import is_past, is_proposal, is_question
+from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 from loom_core.tools.arguments import ToolArguments
 

@@ -292,7 +292,8 @@ async def test_a_question_about_another_flow_is_no_answer() -> None:
         ("时间冲突了，去不了", "deny"),
         ("no that's the wrong week", "deny"),
         ("可以，但我想先问问医生", "clarify"),
-        ("that's right, I don't need it anymore", "clarify"),
+        ("that's right, I don't need it anymore", "deny"),
+        ("that room is fine, but let me ask my wife", "clarify"),
     ],
 )
 async def test_a_yes_or_no_among_other_words_is_understood_and_never_a_yes_with_a_no_in_it(

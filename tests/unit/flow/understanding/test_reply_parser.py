@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.flow.understanding.reply_parser import parse_reply
-from loom_core.flow.understanding.small_talk import classify_small_talk, is_again, is_cancel, yes_or_no
+from loom_core.flow.understanding.small_talk import classify_small_talk, is_again, is_cancel
+from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.runs.run import Pending
 from tests.unit.flow.conftest import LEAVE
 

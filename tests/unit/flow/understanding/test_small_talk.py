@@ -9,25 +9,7 @@ from loom_core.flow.understanding.small_talk import (
     is_past,
     is_question,
     is_request_or_refusal,
-    yes_or_no,
 )
-
-
-@pytest.mark.parametrize(
-    "message", ["对对对", "好的好的", "批准", "同意提交", "就这么办", "没毛病", "please proceed"]
-)
-def test_more_ways_of_yes(message: str) -> None:
-    assert yes_or_no(message) is True
-
-
-@pytest.mark.parametrize("message", ["别提交", "先别提交", "不要提交了", "不办了"])
-def test_more_ways_of_no(message: str) -> None:
-    assert yes_or_no(message) is False
-
-
-@pytest.mark.parametrize("message", ["要是", "对不对", "可以吗", "别提交错了"])
-def test_what_only_sounds_like_yes_or_no(message: str) -> None:
-    assert yes_or_no(message) is None
 
 
 @pytest.mark.parametrize("message", ["為什麼要填", "怎麼填", "請問這個是什麼", "要填嗎", "怎么填", "why"])
