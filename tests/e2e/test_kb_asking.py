@@ -35,7 +35,10 @@ async def test_many_documents_are_removed_only_if_the_user_agrees(mode, target):
             added = await client.call_tool(
                 "add", {"text": "# 灯塔\n\n青岛的灯塔是红色的。", "source": "笔记"}
             )
-            (document,) = added.structured_content["documents"]
+            job = {"id": added.structured_content["job"]["id"], "action": "wait"}
+            assert not (await client.call_tool("job", job)).is_error
+            listed = await client.call_tool("sources", {"source": "笔记"})
+            (document,) = listed.structured_content["documents"]
             ids = [document["id"], *MANY]
             refused = await client.call_tool("remove", {"ids": ids, "source": "笔记"})
             assert refused.is_error
@@ -72,7 +75,10 @@ def test_waiting_for_a_job_is_a_task_for_clients_that_know_tasks(start_kb, until
 
 
 def test_an_addition_that_is_done_at_once_is_no_task(start_kb):
+    server = start_kb()
+    opened = server.call("add", text="# Pier")["structuredContent"]["job"]
+    server.call("job", id=opened["id"], action="wait")
     call = {"name": "add", "arguments": {"text": "# Buoy\n\nThe buoy is red."}, "_meta": TASKS}
-    result = start_kb().request("tools/call", call)
+    result = server.request("tools/call", call)
     assert result["resultType"] == "complete"
     assert result["structuredContent"]["job"]["state"] == "done"

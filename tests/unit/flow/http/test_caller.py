@@ -160,17 +160,14 @@ async def test_a_server_that_asks_for_more_time_than_there_is_has_given_its_answ
 @pytest.mark.slow
 async def test_the_limit_of_time_is_for_all_attempts_together(caller, api, endpoint) -> None:
     url = api.on("/a", never)
-    with anyio.fail_after(3):
-        error = await failure(
-            caller.call(endpoint(url, "GET", timeout_seconds=0.3, retries=9), ExpressionValues())
-        )
+    error = await failure(caller.call(endpoint(url, timeout_seconds=0.5, retries=9), ExpressionValues()))
     assert error.failure == "timeout"
-    with anyio.fail_after(3):
-        error = await failure(caller.call(endpoint(url, "POST"), ExpressionValues(), seconds=0.2))
+    assert len(api.asked) == 1, "no time is left for another attempt"
+    error = await failure(caller.call(endpoint(url, "POST"), ExpressionValues(), seconds=0.5))
     assert error.failure == "timeout"
     told = re.search(r"not answered within (0\.\d+) seconds", error.message)
     assert told is not None
-    assert 0 < float(told[1]) <= 0.2  # what is left of them when the request is sent
+    assert 0 < float(told[1]) <= 0.5  # what is left of them when the request is sent
 
 
 async def test_the_key_is_the_same_in_every_attempt_and_after_a_crash(callers, api, endpoint) -> None:
@@ -332,7 +329,7 @@ async def test_who_waits_for_one_host_keeps_no_one_from_another(callers, api, en
         async with anyio.create_task_group() as group:
             group.start_soon(caller.call, endpoint(url), ExpressionValues())
             await anyio.wait_all_tasks_blocked()
-            error = await failure(caller.call(endpoint(elsewhere, retries=0), ExpressionValues(), seconds=2))
+            error = await failure(caller.call(endpoint(elsewhere, retries=0), ExpressionValues(), seconds=30))
             group.cancel_scope.cancel()
     assert error.failure == "connection"
     assert len(api.asked) == 1

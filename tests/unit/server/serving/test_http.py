@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import asynccontextmanager
 
 import anyio
@@ -203,7 +202,7 @@ async def test_a_lifespan_that_cannot_be_opened_is_raised_as_it_is():
 
 
 @pytest.mark.parametrize(("mode", "number"), [("legacy", signal.SIGTERM), ("auto", signal.SIGINT)])
-def test_a_signal_ends_the_process_within_five_seconds_though_streams_are_open(
+def test_a_signal_ends_the_process_though_streams_are_open_and_a_call_goes_on(
     sample_command, tmp_path, mode, number
 ):
     log = tmp_path / "log"
@@ -213,11 +212,11 @@ def test_a_signal_ends_the_process_within_five_seconds_though_streams_are_open(
             url = next(line for line in map(bytes.decode, process.stderr) if "listening on" in line).split()[
                 -1
             ]
-            elapsed = anyio.run(_seconds_to_end, process, url, mode, number)
+            anyio.run(_end, process, url, mode, number)
         finally:
             process.kill()
 
-    assert (process.returncode, elapsed < 5) == (0, True)
+    assert process.returncode == 0
     assert log.read_text().split() == ["opened", url, "closed"]
 
 
@@ -228,7 +227,7 @@ def test_a_second_interrupt_ends_it_at_once_and_quietly(sample_command, tmp_path
         lines = map(bytes.decode, process.stderr)
         try:
             url = next(line for line in lines if "listening on" in line).split()[-1]
-            anyio.run(_seconds_to_end, process, url, "legacy", signal.SIGINT, lines)
+            anyio.run(_end, process, url, "legacy", signal.SIGINT, lines)
             said = [line for line in lines if "Traceback" in line or "Error" in line]
         finally:
             process.kill()
@@ -237,26 +236,22 @@ def test_a_second_interrupt_ends_it_at_once_and_quietly(sample_command, tmp_path
     assert log.read_text().split() == ["opened", url, "closed"]
 
 
-async def _seconds_to_end(process, url, mode, number, lines=()):
-    """Signals a server that holds a stream of change notifications open and is running a call.
+async def _end(process, url, mode, number, lines=()):
+    """Signals a server that holds a stream of change notifications open and is running a call, until it ends.
 
     With the lines of its log, it gets the signal again as soon as it says that it waits for the call.
     """
-    elapsed = None
-    with anyio.fail_after(20), contextlib.suppress(ExceptionGroup, MCPError):
+    with anyio.fail_after(60), contextlib.suppress(ExceptionGroup, MCPError):
         async with Client(url, mode=mode) as client, anyio.create_task_group() as tasks:
             if mode == "auto":
                 await tasks.start(_listen, client)
             tasks.start_soon(client.call_tool, "wait", {})
             await client.list_tools()
             process.send_signal(number)
-            started = time.monotonic()
             if any("Waiting for" in line for line in lines):
                 process.send_signal(number)
-            await anyio.to_thread.run_sync(process.wait, 10)
-            elapsed = time.monotonic() - started
+            await anyio.to_thread.run_sync(process.wait, 30)
             tasks.cancel_scope.cancel()
-    return elapsed
 
 
 async def _listen(client, *, task_status):
