@@ -8,27 +8,73 @@ before anything imports loom_core. Programs that tests start are not measured: i
 
 from __future__ import annotations
 
+import ast
 import json
+import marshal
 import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _FOLDER = os.environ.get("LOOM_TEST_COVERAGE")
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 
 if _FOLDER is not None and _WORKER is not None:
     import slipcover
+    from slipcover import branch
 
-    _path = Path(_FOLDER, f"{_WORKER}.json")
-    _source = [str(Path(__file__).parent / "loom_core")]
+    _folder, _root = Path(_FOLDER), Path(__file__).parent
     _no_behaviour = ["if TYPE_CHECKING:", r"\.\.\.$", "@overload", "raise AssertionError"]
     _coverage = slipcover.Slipcover(
         branch=True,
-        source=_source,
+        source=[str(_root / "loom_core")],
         exclude_also=_no_behaviour,
         d_miss_threshold=1_000,  # how often a probe runs in vain until all such are removed, which is slow
     )
-    slipcover.ImportManager(_coverage, slipcover.FileMatcher(sources=_source)).__enter__()
+
+    def _code(name: str, path: str) -> CodeType:
+        """Compile a module with its branches marked, unless another worker has done so."""
+        kept = _folder / f"{name}.code"
+        try:
+            return marshal.loads(kept.read_bytes())
+        except FileNotFoundError:
+            code = compile(branch.preinstrument(ast.parse(Path(path).read_bytes())), path, "exec")
+            own = kept.with_suffix(f".{_WORKER}")
+            own.write_bytes(marshal.dumps(code))
+            own.replace(kept)
+            return code
+
+    class _MeasuringLoader(SourceFileLoader):
+        def exec_module(self, module: ModuleType) -> None:
+            _coverage.register_module(module)
+            exec(_coverage.instrument(_code(self.name, self.path)), module.__dict__)
+
+    class _MeasuringFinder:
+        @staticmethod
+        def find_spec(
+            name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        ) -> ModuleSpec | None:
+            spec = PathFinder.find_spec(name, path, target) if name.split(".")[0] == "loom_core" else None
+            if spec is not None and isinstance(spec.loader, SourceFileLoader):
+                spec.loader = _MeasuringLoader(spec.name, spec.loader.path)
+            return spec
+
+    def _compile_share() -> None:
+        """Compile each module once for all workers, of which each does a share: marking branches is slow."""
+        first, step = int(str(_WORKER).removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        for file in sorted((_root / "loom_core").rglob("*.py"))[first::step]:
+            parts = file.relative_to(_root).with_suffix("").parts
+            _code(".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(file))
+
+    sys.meta_path.insert(0, _MeasuringFinder)
+    _compile_share()
 
     def pytest_sessionfinish() -> None:
         """Write what this worker has measured."""
-        _path.write_text(json.dumps(_coverage.get_coverage()), encoding="utf-8")
+        measured = json.dumps(_coverage.get_coverage())
+        (_folder / f"{_WORKER}.json").write_text(measured, encoding="utf-8")
