@@ -37,9 +37,9 @@ _HERE = Path(__file__).parent
 # How long an example takes says little on two processors with three workers; where it matters a test asks.
 settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loom")
-if settings.default.derandomize:  # as where `CI` is set
-    # Of a test, not of all modules that its worker has imported, whose constants would be among the examples.
-    providers._get_local_constants = lambda: providers._local_constants
+# Examples are those of a test, not of what its worker has imported: constants of all modules would be among
+# them. To find these takes seconds, to find which of ten thousand fit a strategy some more.
+providers._get_local_constants = lambda: providers._local_constants
 
 _REASONS = 2  # for skipped tests that have a line each; a third line has the others
 _GRACE_SECONDS = 10.0  # for what has lost its client, or was ended, until it is gone
