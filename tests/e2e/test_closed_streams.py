@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.commands import run_command
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a POSIX shell closes them")
 
 
@@ -30,7 +32,7 @@ def test_documents_are_added_with_closed_streams(closed: str, tmp_path: Path) ->
     done = _run(closed, "loom_kb", "add", str(note), *home)
 
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    assert "青岛港" in _run("", "loom_kb", "query", "港长", *home).stdout
+    assert "青岛港" in run_command("loom_kb", "query", "港长", *home, check=True).stdout.decode()
 
 
 @pytest.mark.parametrize("module", ["loom_kb", "loom_query", "loom_agent", "loom_flow"])

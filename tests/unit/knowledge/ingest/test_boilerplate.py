@@ -172,7 +172,7 @@ def _text(name: str, kind: str) -> str:
     }[kind]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(_CHANGES)
 def test_only_the_documents_that_are_there_decide_not_their_history(changes: list[tuple[str, str, bool]]):
     start = dict.fromkeys(_NAMES, "notice")

@@ -96,7 +96,7 @@ def test_what_one_process_began_another_ends():
 def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
     store = KnowledgeStore(None)
     words = LexicalIndexes(store, None)
-    names = [f"cape number{n}" for n in range(60)]
+    names = [f"cape number{n}" for n in range(40)]
     adding = threading.Thread(
         target=lambda: [add(store, [name], naming=" and ".join(names)) for name in names]
     )

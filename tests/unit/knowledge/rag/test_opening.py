@@ -282,7 +282,7 @@ def limit_pages(knowledge_base: GraphRAGKnowledgeBase, *, more: int) -> None:
 
 async def test_a_disk_that_is_full_stops_the_work_and_loses_nothing():
     knowledge_base = GraphRAGKnowledgeBase.from_config()
-    job = knowledge_base.submit(DocumentsRequest(text_drafts(["A town called Zell. " * 5000, "The end."])))
+    job = knowledge_base.submit(DocumentsRequest(text_drafts(["A town called Zell. " * 500, "The end."])))
     limit_pages(knowledge_base, more=2)
     with pytest.raises(StoreError, match="full"):
         await knowledge_base.worker.drain()
@@ -297,7 +297,7 @@ async def test_work_in_the_background_waits_for_a_full_disk_and_tells_so():
     config = RAGConfig(waits=WaitSettings(work=0.01, retry=0.01))
     knowledge_base = GraphRAGKnowledgeBase.from_config(config=config)
     await knowledge_base.add_texts(["The river Anna."])
-    job = knowledge_base.submit(DocumentsRequest(text_drafts(["A town called Zell. " * 5000])))
+    job = knowledge_base.submit(DocumentsRequest(text_drafts(["A town called Zell. " * 500])))
     limit_pages(knowledge_base, more=2)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)

@@ -164,7 +164,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.lists(STEPS, max_size=14))
 def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_again(
     steps: list[tuple[Any, ...]],
