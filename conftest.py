@@ -13,14 +13,16 @@ import json
 import marshal
 import os
 import sys
+from hashlib import sha256
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+_T = TypeVar("_T")
 _FOLDER = os.environ.get("LOOM_TEST_COVERAGE")
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 
@@ -30,29 +32,40 @@ if _FOLDER is not None and _WORKER is not None:
 
     _folder, _root = Path(_FOLDER), Path(__file__).parent
     _no_behaviour = ["if TYPE_CHECKING:", r"\.\.\.$", "@overload", "raise AssertionError"]
-    _coverage = slipcover.Slipcover(
+
+    def _shared(what: str, source: str, make: Callable[[], _T]) -> _T:
+        """Return what another worker has made of a source already, or make it."""
+        kept = _folder / f"{sha256(f'{what} {source}'.encode()).hexdigest()}.marshal"
+        try:
+            return marshal.loads(kept.read_bytes())
+        except FileNotFoundError:
+            made = make()
+            own = kept.with_suffix(f".{_WORKER}")
+            own.write_bytes(marshal.dumps(made))
+            own.replace(kept)
+            return made
+
+    def _code(path: str) -> CodeType:
+        """Compile a module with its branches marked."""
+        source = Path(path).read_text(encoding="utf-8")
+        return _shared(path, source, lambda: compile(branch.preinstrument(ast.parse(source)), path, "exec"))
+
+    class _Coverage(slipcover.Slipcover):
+        def _compute_excluded_lines(self, source: str) -> set[int]:
+            excluded = super()._compute_excluded_lines
+            return _shared("excluded lines", source, lambda: excluded(source))
+
+    _coverage = _Coverage(
         branch=True,
         source=[str(_root / "loom_core")],
         exclude_also=_no_behaviour,
         d_miss_threshold=1_000,  # how often a probe runs in vain until all such are removed, which is slow
     )
 
-    def _code(name: str, path: str) -> CodeType:
-        """Compile a module with its branches marked, unless another worker has done so."""
-        kept = _folder / f"{name}.code"
-        try:
-            return marshal.loads(kept.read_bytes())
-        except FileNotFoundError:
-            code = compile(branch.preinstrument(ast.parse(Path(path).read_bytes())), path, "exec")
-            own = kept.with_suffix(f".{_WORKER}")
-            own.write_bytes(marshal.dumps(code))
-            own.replace(kept)
-            return code
-
     class _MeasuringLoader(SourceFileLoader):
         def exec_module(self, module: ModuleType) -> None:
             _coverage.register_module(module)
-            exec(_coverage.instrument(_code(self.name, self.path)), module.__dict__)
+            exec(_coverage.instrument(_code(self.path)), module.__dict__)
 
     class _MeasuringFinder:
         @staticmethod
@@ -64,15 +77,15 @@ if _FOLDER is not None and _WORKER is not None:
                 spec.loader = _MeasuringLoader(spec.name, spec.loader.path)
             return spec
 
-    def _compile_share() -> None:
-        """Compile each module once for all workers, of which each does a share: marking branches is slow."""
+    def _prepare_share() -> None:
+        """Prepare each module once for all workers, of which each does a share: it takes 8 s in all."""
         first, step = int(str(_WORKER).removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         for file in sorted((_root / "loom_core").rglob("*.py"))[first::step]:
-            parts = file.relative_to(_root).with_suffix("").parts
-            _code(".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(file))
+            _code(str(file))
+            _coverage._compute_excluded_lines(file.read_text(encoding="utf-8"))
 
     sys.meta_path.insert(0, _MeasuringFinder)
-    _compile_share()
+    _prepare_share()
 
     def pytest_sessionfinish() -> None:
         """Write what this worker has measured."""
