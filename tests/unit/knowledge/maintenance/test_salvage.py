@@ -22,6 +22,7 @@ from loom_core.storage import ProcessLock
 pytestmark = pytest.mark.slow
 
 COUNT = 150
+_LEAVES = (10, 13)  # first bytes of pages without pages below them, of an index and of a table
 
 
 @pytest.fixture
@@ -43,9 +44,11 @@ def damaged(filled, folder: Path) -> Path:
     (pages,) = db.execute("PRAGMA page_count").fetchone()
     (text,) = db.execute("SELECT text FROM documents WHERE uri = 'text:60'").fetchone()
     db.close()
-    of_documents = path.read_bytes().index(text) // size
+    content = path.read_bytes()
+    of_documents = content.index(text) // size
+    leaves = [page for page in range(pages // 2, pages) if content[page * size] in _LEAVES]
     with path.open("r+b") as file:
-        for page in (of_documents, *range(pages // 2, pages // 2 + 3)):
+        for page in (of_documents, *leaves[:3]):
             file.seek(page * size)
             file.write(b"\xff" * size)
     return folder
@@ -59,7 +62,7 @@ def test_documents_vectors_and_unfinished_jobs_are_saved(damaged: Path, open_kb)
     assert saved.kept.exists()
     assert saved.lost
     assert saved.documents + len(saved.lost) == COUNT + 3
-    assert saved.documents > COUNT * 0.8
+    assert saved.documents > COUNT * 0.4  # where pages are varies: a page has 19 documents
     assert saved.jobs == 1
     assert check_file(damaged / "record.db") == []
     again = open_kb()
