@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 # How long an example takes says little on two processors with three workers; where it matters a test asks.
-settings.register_profile("loom", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run: no change fails by the chance of another one. `--hypothesis-profile=default`
+# looks for new ones.
+settings.register_profile(
+    "loom", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("loom")
 # Examples are those of a test, not of what its worker has imported: constants of all modules would be among
 # them. To find these takes seconds, to find which of ten thousand fit a strategy some more.
