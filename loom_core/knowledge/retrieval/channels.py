@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.interface import LexicalQuery
 from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
 from loom_core.knowledge.text.analysis import analyse, lookup_tokens
-from loom_core.knowledge.text.languages import detect_language, language_group
+from loom_core.knowledge.text.languages import question_language_group
 from loom_core.knowledge.text.query_identifiers import MatchGrade, comparable_text, extract_identifiers
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
     from loom_core.knowledge.interface import LexicalSearch
+    from loom_core.knowledge.retrieval.query_translation import QueryTranslation
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
     from loom_core.knowledge.text.query_identifiers import QueryIdentifier
 
@@ -51,6 +52,7 @@ class FirstStageSettings:
     lean: float = 0.1  # share of the model's preference for the question's language kept for few passages
     floor: float = 0.8  # lowest weight of a language that is unlikely to hold the answer
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
+    trusted: float = 0.5  # share of translated words that one of these must hold for them to count in full
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,10 @@ class PreparedQuestion:
         among: chunks that filters allow, or None for all.
         tokens: the query of the lexical index.
         identifiers: those it names, see `extract_identifiers`.
-        language: its language group, see `language_group`.
+        language: its language group, see `question_language_group`.
         space: id of the embedder that made the vector.
+        translation: its translation, where there are passages in that language.
+        translated: its vector for those passages, or None for that of the question.
     """
 
     text: str
@@ -74,6 +78,8 @@ class PreparedQuestion:
     identifiers: tuple[QueryIdentifier, ...] = ()
     language: str = "alphabetic"
     space: str = ""
+    translation: QueryTranslation | None = None
+    translated: NDArray[np.float32] | None = None
 
     @classmethod
     def of(
@@ -91,9 +97,14 @@ class PreparedQuestion:
             among=among,
             tokens=analyse(text),
             identifiers=extract_identifiers(text),
-            language=language_group(detect_language(text)),
+            language=question_language_group(text),
             space=space,
         )
+
+    def vector_for(self, language: str) -> NDArray[np.float32] | None:
+        """Return the vector to compare with passages in a language group."""
+        is_translated = self.translation is not None and self.translation.language == language
+        return self.translated if is_translated and self.translated is not None else self.vector
 
 
 class Channels:
@@ -136,6 +147,14 @@ class Channels:
         [hits] = self.words.search([LexicalQuery(question.tokens, limit, among=question.among)])
         if question.among is None:
             self._highest[tuple(question.tokens)] = hits[0][1] if hits else 0.0
+        return dict(hits)
+
+    def lexical_translated(self, question: PreparedQuestion, *, limit: int) -> dict[int, float]:
+        """Return the BM25 of the best passages for the translation of a question; none if it has none."""
+        tokens = [] if question.translation is None else question.translation.tokens
+        if self.words is None or not tokens:
+            return {}
+        [hits] = self.words.search([LexicalQuery(tokens, limit, among=question.among)])
         return dict(hits)
 
     def lexical_among(
@@ -310,10 +329,10 @@ class Channels:
         found = self.dense.by_language(question.vector, limit, among=question.among)
         return [near for near in found if self._covered is None or near.language in self._covered]
 
-    def baseline_similarity(self, question: PreparedQuestion, language: str) -> float | None:
-        """Return the baseline cosine of the question with generic text in a language; None if unknown."""
+    def baseline_similarity(self, vector: NDArray[np.float32] | None, language: str) -> float | None:
+        """Return the baseline cosine of a question with generic text in a language; None if unknown."""
         centroid = self.centroids.get(language)
-        return None if centroid is None or question.vector is None else float(question.vector @ centroid)
+        return None if centroid is None or vector is None else float(vector @ centroid)
 
     def has_vector(self, keys: Collection[int]) -> dict[int, str]:
         """Return the language groups of passages, for those whose vectors are comparable."""
@@ -334,6 +353,16 @@ class Channels:
             for key, _ in hits:
                 held[key] += 1
         return max(held.values()) / len(tokens)
+
+    def translated_coverage(self, question: PreparedQuestion, keys: Collection[int]) -> float:
+        """Return the largest share of the translated words that one of some passages holds, 0 to 1."""
+        terms = () if question.translation is None else question.translation.terms
+        if self.words is None or not terms or not keys:
+            return 0.0
+        tokens = list(dict.fromkeys(chain.from_iterable(terms)))
+        found = self.words.search([LexicalQuery([token], len(keys), among=keys) for token in tokens])
+        holders = {token: {key for key, _ in hits} for token, hits in zip(tokens, found, strict=True)}
+        return max(sum(any(key in holders[t] for t in term) for term in terms) for key in keys) / len(terms)
 
 
 def _likely_look_ups(identifier: QueryIdentifier) -> Iterator[LexicalQuery]:
@@ -365,14 +394,18 @@ class ChannelHits:
     Attributes:
         began: when the first one was asked, by `time.perf_counter`.
         lexical: BM25 by passage, best first.
+        translated: BM25 of the translation by passage, best first.
         near: nearest passages by cosine, for each language.
+        untranslated: the same by the vector of the question alone.
         held: see `Channels.score_identifiers`.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
     """
 
     began: float = field(default_factory=time.perf_counter)
     lexical: dict[int, float] = field(default_factory=dict[int, float])
+    translated: dict[int, float] = field(default_factory=dict[int, float])
     near: list[Neighbours] = field(default_factory=list["Neighbours"])
+    untranslated: list[Neighbours] = field(default_factory=list["Neighbours"])
     held: dict[int, float] = field(default_factory=dict[int, float])
     ms: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -380,6 +413,7 @@ class ChannelHits:
         """Search the lexical index. Blocks."""
         began = time.perf_counter()
         self.lexical = channels.lexical(question, limit=settings.lexical_pool)
+        self.translated = channels.lexical_translated(question, limit=settings.lexical_pool)
         self.held = channels.score_identifiers(question, self.lexical)
         self.ms["lexical"] = 1000 * (time.perf_counter() - began)
 
@@ -388,7 +422,12 @@ class ChannelHits:
     ) -> None:
         """Search the vectors, if there are any and the question has one. Blocks."""
         began = time.perf_counter()
-        self.near = channels.semantic(question, limit=settings.semantic_pool)
+        self.near = self.untranslated = channels.semantic(question, limit=settings.semantic_pool)
+        if question.translation is not None and question.translated is not None:
+            moved = replace(question, vector=question.translated)
+            others = {n.language: n for n in channels.semantic(moved, limit=settings.semantic_pool)}
+            language = question.translation.language
+            self.near = [others.get(n.language, n) if n.language == language else n for n in self.near]
         if channels.dense is not None and question.vector is not None:
             self.ms["vector"] = 1000 * (time.perf_counter() - began)
 
@@ -400,6 +439,7 @@ class FirstStage:
     Attributes:
         scores: both in one, 0 to 1, by passage.
         lexical: BM25 by passage.
+        translated: BM25 of the question's translation by passage, instead, for those in its language.
         semantic: cosine by passage.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
         held: score by identifiers of each passage, see `Channels.score_identifiers`.
@@ -420,6 +460,7 @@ class FirstStage:
     per_rise: float = 0.0
     rise: float = 0.0
     zeros: dict[str, float] = field(default_factory=dict[str, float])
+    translated: dict[int, float] = field(default_factory=dict[int, float])
 
 
 def first_stage(
@@ -460,10 +501,15 @@ def first_stage(
         if by_words:
             hits.ask_words(question, channels, settings)
         hits.ask_vectors(question, channels, settings)
-    lexical, near, held, ms = hits.lexical, hits.near, hits.held, hits.ms
+    lexical, held, ms = hits.lexical, hits.held, hits.ms
+    translated = _in_language(question, hits.translated, channels)
+    near = hits.near
+    if not translated and question.translation is not None:  # not trusted where no passage has its words
+        near = hits.untranslated
+        question = replace(question, translation=None, translated=None)
     semantic = {key: cosine for group in near for key, cosine in group.hits}
     high = max(lexical.values(), default=0.0)
-    words = {key: score / high if high else 0.0 for key, score in lexical.items()}
+    words = _shares(lexical)
     if not near:
         return FirstStage(
             _boost(words, held), lexical, semantic, ms, held, per_bm25=1 / high if high else 0.0
@@ -478,8 +524,18 @@ def first_stage(
         for key, cosine in group.hits:
             meaning[key] = max(0.0, (cosine - zero) / most) if most > 0 else float(cosine > 0)
             language[key] = group.language
-    language |= channels.has_vector(words.keys() - language.keys())
-    weights = _language_weights(question, channels, lexical, rise, language, settings)
+    language |= channels.has_vector((words.keys() | translated.keys()) - language.keys())
+    elsewhere = None
+    if question.translation is not None:
+        lexical = {
+            k: score for k, score in lexical.items() if language.get(k) != question.translation.language
+        }
+        # The best passage may hold one word by chance, which must not outrank the question's own language.
+        elsewhere = channels.translated_coverage(question, list(translated)[: settings.looked_at])
+        trust = min(1.0, elsewhere / settings.trusted) if question.language in rise else 1.0
+        words = {key: words[key] for key in lexical}
+        words |= {key: trust * share for key, share in _shares(translated).items()}
+    weights = _language_weights(question, channels, lexical, rise, language, settings, elsewhere=elsewhere)
     total = lexical_weight * bool(words) + vector_weight or 1.0
     scores = {key: words[key] for key in words.keys() - language.keys()}
     for key, group in language.items():
@@ -491,9 +547,9 @@ def first_stage(
             best=group.hits[0][1],
             mean=group.mean,
             size=group.size,
-            usual=channels.baseline_similarity(question, group.language),
+            usual=channels.baseline_similarity(question.vector, group.language),
         )
-        for group in near
+        for group in hits.untranslated
     )
     return FirstStage(
         _boost(scores, held),
@@ -506,7 +562,25 @@ def first_stage(
         per_rise=vector_weight / total,
         rise=max(0.0, most),
         zeros=typical,
+        translated=translated,
     )
+
+
+def _in_language(
+    question: PreparedQuestion, translated: Mapping[int, float], channels: Channels
+) -> dict[int, float]:
+    """Return those hits of a question's translation that are in its language."""
+    if question.translation is None or not translated:
+        return {}
+    languages = channels.has_vector(translated.keys())
+    into = question.translation.language
+    return {key: score for key, score in translated.items() if languages.get(key) == into}
+
+
+def _shares(scores: Mapping[int, float]) -> dict[int, float]:
+    """Return BM25 as a share of the highest."""
+    high = max(scores.values(), default=0.0)
+    return {key: score / high if high else 0.0 for key, score in scores.items()}
 
 
 def _boost(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
@@ -524,7 +598,8 @@ def _typical(
     overall = sum(group.mean * group.size for group in near) / total
     usual: dict[str, float] = {}
     for group in near:
-        cosine = channels.baseline_similarity(question, group.language) if len(near) > 1 else None
+        vector = question.vector_for(group.language)
+        cosine = channels.baseline_similarity(vector, group.language) if len(near) > 1 else None
         if cosine is not None:
             usual[group.language] = cosine + settings.lean * (overall - cosine)
     if len(usual) < len(near):
@@ -543,27 +618,44 @@ def _typical(
 def _language_weights(
     question: PreparedQuestion,
     channels: Channels,
-    lexical: dict[int, float],
+    lexical: Mapping[int, float],
     rise: dict[str, float],
     language: dict[int, str],
     settings: FirstStageSettings,
+    *,
+    elsewhere: float | None,
 ) -> dict[str, float]:
     """Return how much passages of each language count, `floor` to 1.
 
     Two things tell that a question is answered in its own language: a passage there holds many of its
     words, and the best one there rises as high above the average as the best one elsewhere. Where neither
     is so, the answer is more likely in another language, and those passages count in full instead.
+
+    Of English questions this says little: some passage among thousands holds half of the words of any
+    question, and the model puts English passages nearer. Where such a question is translated, the rises and
+    the shares of its words that the best passages of both languages hold are compared together.
+
+    Args:
+        question: the question.
+        channels: its channels.
+        lexical: BM25 of the question by passage, best first.
+        rise: how far the best passage of each language is above what counts as zero.
+        language: the language group of passages.
+        settings: the numbers.
+        elsewhere: the share of its translated words that a passage holds; None if it is not translated.
     """
     others = {name: height for name, height in rise.items() if name != question.language}
     own = rise.get(question.language)
     if own is None or not others:
         return {}
     best = [key for key in lexical if language.get(key) == question.language][: settings.looked_at]
+    coverage = channels.coverage(question, best)
+    ratio = own / max(*others.values(), 1e-6)
     # Measured: each ramp goes from the value of questions answered in another language to that of their own.
-    answered = max(
-        _ramp(channels.coverage(question, best), 0.25, 0.5),
-        _ramp(own / max(*others.values(), 1e-6), 0.55, 0.8),
-    )
+    if elsewhere is not None and question.language == "alphabetic":
+        answered = _ramp(ratio + 1.7 * (coverage - elsewhere), 2.0, 4.0)
+    else:
+        answered = max(_ramp(coverage, 0.25, 0.5), _ramp(ratio, 0.55, 0.8))
     gap = 1 - settings.floor
     weights = dict.fromkeys(others, 1 - gap * answered)
     return weights | {question.language: settings.floor + gap * answered}

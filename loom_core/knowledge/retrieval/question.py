@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -131,6 +131,25 @@ class QuestionPreparer:
             return None
         vectors = await self.embed_all([text])
         return None if vectors is None else vectors[0]
+
+    async def with_vectors(self, question: PreparedQuestion) -> PreparedQuestion:
+        """Return a question with its vector and, if its translation has a text, one for that language.
+
+        The latter is the mean of both vectors.
+
+        Raises:
+            EmbeddingError: see `embed`.
+        """
+        text = "" if question.translation is None else question.translation.text
+        if not text:
+            return replace(question, vector=await self.embed(question.text))
+        vectors = await self.embed_all([question.text, text])
+        if vectors is None:
+            return question
+        import numpy as np
+
+        mean = vectors.mean(axis=0)
+        return replace(question, vector=vectors[0], translated=mean / np.linalg.norm(mean))
 
     async def embed_all(
         self, texts: Sequence[str], *, seconds: float | None = None

@@ -28,8 +28,10 @@ from loom_core.knowledge.retrieval.global_search import (
     spread_by_topic,
     spread_note,
 )
+from loom_core.knowledge.retrieval.query_translation import TRANSLATED_INTO, translate_query
 from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
 from loom_core.knowledge.retrieval.strategies import ScoreScale, retrieve
+from loom_core.knowledge.text.bilingual_dictionary import load_dictionary
 from loom_core.observability.content import records_content, redact_content
 from loom_core.observability.families import CHANNEL_SECONDS, SEARCH_SECONDS
 from loom_core.observability.spans import KNOWLEDGE_SEARCH
@@ -383,8 +385,11 @@ class Searcher:
 
     async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
         """Embed a question if necessary; for `hybrid`, search words in parallel, and vectors afterwards."""
+        in_parallel = embeds and strategy == "hybrid"
+        if in_parallel:
+            question = await to_thread.run_sync(self._translate, question)
         asked = _PendingSearch(question, self._channels(question))
-        if embeds and strategy == "hybrid":
+        if in_parallel:
             asked.hits = hits = ChannelHits()
             await _in_parallel(
                 lambda: to_thread.run_sync(self._ask_words, asked, hits),
@@ -393,6 +398,24 @@ class Searcher:
         elif embeds:
             await self._embed(asked)
         return asked
+
+    def _translate(self, question: PreparedQuestion) -> PreparedQuestion:
+        """Translate a question if there are passages with vectors in the other language. Blocks."""
+        into = TRANSLATED_INTO.get(question.language)
+        comparable = self._context.reader.comparable_groups(question.language)
+        if into is None or (comparable is not None and into not in comparable):
+            return question
+        try:
+            dense = self._context.vectors.current()
+            if dense is None or into not in dense.language_groups():
+                return question
+        except StoreUnavailableError:  # said when the vectors are searched
+            return question
+        dictionary = load_dictionary()
+        if dictionary is None:
+            return question
+        translation = translate_query(question.text, question.language, dictionary)
+        return replace(question, translation=translation)
 
     def _channels(self, question: PreparedQuestion) -> Channels:
         return Channels(
@@ -462,7 +485,7 @@ class Searcher:
             asked.notes = [f"{reason}: words and graph only"]
         else:
             try:
-                asked.question = replace(asked.question, vector=await self._context.reader.embed(text))
+                asked.question = await self._context.reader.with_vectors(asked.question)
             except EmbeddingError as error:
                 asked.notes = [f"the question could not be embedded, words and graph only: {error}"]
         asked.embed_ms = 1000 * (time.perf_counter() - began)
@@ -620,6 +643,7 @@ def _measures(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeVa
 
 
 _WORDS = "shares words with the question"
+_TRANSLATED = "holds words of the question in another language"
 _MEANING = "is close to the question in meaning"
 _CHANNELS: dict[Channel, tuple[str, str]] = {
     "dense": ("vector", _MEANING),
@@ -725,6 +749,8 @@ def _why(hit: ChunkHit, rows: dict[int, ChunkRow], names: dict[int, str]) -> lis
         reasons.append(f"the question names “{names[hit.named]}”, which it is about")
     if "bm25" in hit.scores:
         reasons.append(_WORDS)
+    if "translation" in hit.scores:
+        reasons.append(_TRANSLATED)
     if "vector" in hit.scores:
         reasons.append(_MEANING)
     if not reasons:

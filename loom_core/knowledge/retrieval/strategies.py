@@ -40,7 +40,8 @@ class ChunkHit:
     Attributes:
         key: the chunk's key in the store.
         score: the score of the ranking, 0 to 1.
-        scores: score of each channel: `bm25` (raw), `vector` (cosine), `links`, `graph`.
+        scores: score of each channel: `bm25` (raw), `translation` (the same of the question's translation),
+            `vector` (cosine), `links`, `graph`.
         links: the path that led to it, from the seed on; empty if it was found directly.
         named: the entity that the question names and the chunk is about, or 0.
     """
@@ -273,7 +274,7 @@ class _RetrievalRun:
         return Retrieval(
             found=[self._hit(key, top) for key in best],
             counts={
-                "lexical": len(self._first.lexical),
+                "lexical": len(self._first.lexical) + len(self._first.translated),
                 "vector": len(self._first.semantic),
                 "graph": len(self._near),
                 "expansion": len(self._expansion.gained),
@@ -298,6 +299,7 @@ class _RetrievalRun:
     def _hit(self, key: int, top: float) -> ChunkHit:
         parts = {
             "bm25": self._first.lexical.get(key),
+            "translation": self._first.translated.get(key),
             "vector": self._first.semantic.get(key),
             "links": self._expansion.gained.get(key),
             "graph": self._near.get(key),

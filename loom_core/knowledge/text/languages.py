@@ -6,12 +6,13 @@ import re
 
 from loom_core.cjk import HAN, has_cjk
 
-__all__ = ["detect_language", "language_group"]
+__all__ = ["detect_language", "language_group", "question_language_group"]
 
 _HAN = re.compile(f"[{HAN}]+")
 _KANA = re.compile("[\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _LATIN = re.compile("[A-Za-z]")
+_LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f]+")
 
 
 def detect_language(text: str) -> str:
@@ -32,6 +33,18 @@ def detect_language(text: str) -> str:
             return "ko"
         return "ja" if kana > han // 4 else "zh"
     return "en" if latin else "und"
+
+
+def question_language_group(question: str) -> str:
+    """Return the language group of a question, which is often a short sentence about long names.
+
+    One that is mostly of Latin script, but has more Chinese characters than Latin words, is in Chinese:
+    "Silas Hardy 和 Lee Mantle 谁出生更早？".
+    """
+    language = detect_language(question)
+    if language == "en" and sum(map(len, _HAN.findall(question))) > len(_LATIN_WORD.findall(question)):
+        return "zh"
+    return language_group(language)
 
 
 def language_group(language: str) -> str:

@@ -11,7 +11,7 @@ from loom_core.knowledge.text.memoization import memoize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["segment_for_search", "tag_characters", "tag_words"]
+__all__ = ["segment_for_search", "tag_characters", "tag_runs", "tag_words"]
 
 
 @lru_cache(maxsize=16)  # called twice for a passage: for its keywords and for its mentions
@@ -21,7 +21,7 @@ def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
     between = iter(map(len, gaps))
     place = next(between)
     found: list[tuple[str, str, int]] = []
-    for word, tag in _tag_runs("\n".join(runs)):
+    for word, tag in tag_runs("\n".join(runs)):
         size = len(word)
         if size > 1:  # leaves out single characters, and other scripts
             found.append((word, tag, place))
@@ -40,7 +40,7 @@ def tag_characters(text: str) -> dict[int, tuple[str, str, str]]:
     between = iter(map(len, gaps))
     place = next(between)
     found: dict[int, tuple[str, str, str]] = {}
-    for word, tag in _tag_runs("\n".join(runs)):
+    for word, tag in tag_runs("\n".join(runs)):
         if word == "\n":
             place += next(between)
             continue
@@ -56,12 +56,12 @@ def segment_for_search(runs: Sequence[str]) -> list[list[str]]:
     """Segment runs of CJK text for search: words, each preceded by the words inside it."""
     if not runs:
         return []
-    words = [word if len(word) < 3 else _with_inner(word) for word, _ in _tag_runs("\n".join(runs))]
+    words = [word if len(word) < 3 else _with_inner(word) for word, _ in tag_runs("\n".join(runs))]
     return [line.split() for line in " ".join(words).split("\n")]
 
 
 @lru_cache(maxsize=16)  # called twice for a passage: for tagging and for search tokens
-def _tag_runs(lines: str) -> list[tuple[str, str]]:
+def tag_runs(lines: str) -> list[tuple[str, str]]:
     """Return the words of runs of CJK text, and the line ends between the runs, each with jieba's tag.
 
     Tagging all runs of a text at once takes a third of the time.

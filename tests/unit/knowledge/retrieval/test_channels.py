@@ -352,10 +352,7 @@ def test_what_is_usual_in_a_language_counts_where_its_passages_are_few_and_it_is
         scores = staged(question, corpus(few, centroids=known)).scores
         assert scores == staged(question, corpus(few)).scores
         assert min(scores, key=lambda key: scores[key]) == 1
-    assert (
-        Channels(None, None, centroids=centroids).baseline_similarity(PreparedQuestion.of("nothing"), "zh")
-        is None
-    )
+    assert Channels(None, None, centroids=centroids).baseline_similarity(None, "zh") is None
 
 
 @given(passages=texts, text=questions, vector=units)

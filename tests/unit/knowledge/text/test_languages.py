@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.knowledge.text.languages import detect_language, language_group
+from loom_core.knowledge.text.languages import detect_language, language_group, question_language_group
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,17 @@ def test_the_prevailing_language_is_told_by_script(text: str, language: str):
 )
 def test_chinese_japanese_and_korean_are_told_apart_from_every_alphabet(language: str, group: str):
     assert language_group(language) == group
+
+
+@pytest.mark.parametrize(
+    ("question", "group"),
+    [
+        ("Silas Hardy 和 Lee Mantle 谁出生更早？", "zh"),
+        ("What ingredients are listed for Changbiwang (长鼻王) snack rolls?", "alphabetic"),
+        ("Who painted it?", "alphabetic"),
+        ("这是谁画的？", "zh"),
+        ("すばやい茶色の狐", "ja"),
+    ],
+)
+def test_a_question_about_long_names_is_in_the_language_of_the_rest(question: str, group: str):
+    assert question_language_group(question) == group
