@@ -25,6 +25,7 @@ from loom_core.llm.structured import read_value
 from loom_core.observability.spans import INVOKE_AGENT
 from loom_core.runs.executor import RunExecutor
 from loom_core.tools.calls import UNKNOWN_TOOL, CallResult
+from loom_core.tools.execution.call_run import abandon_call
 from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.permission.permissions import UnapprovedToolError
 
@@ -283,8 +284,6 @@ class Prefetch:
 
 _log = logging.getLogger(__name__)
 
-_ABANDON_SECONDS = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class RunFinalizer:
@@ -353,11 +352,7 @@ class RunFinalizer:
         for call in self.record.state.open_calls:
             if call.started:
                 context = CallContext(run_id=self.record.run.id, call_id=call.part.id, task_id=call.task_id)
-                try:
-                    with anyio.move_on_after(_ABANDON_SECONDS):
-                        await self.parts.toolbox.find(call.part.name).abandon(context=context)
-                except LoomError as error:
-                    _log.warning("work for the call %s may still be running: %s", call.part.id, error)
+                await abandon_call(self.parts.toolbox, call.part.name, context)
 
     def _close_calls(self, reason: str) -> None:
         """Give every open call a result, so that the conversation can continue."""

@@ -349,7 +349,7 @@ class Tool(ABC):
         """
 
     async def abandon(self, *, context: CallContext) -> None:
-        """Stop the remaining work of a started call whose run has ended.
+        """Stop the remaining work of a started call that has timed out, or whose run has ended.
 
         For tools whose calls start work that continues by itself, also after a crash.
 

@@ -43,6 +43,7 @@ __all__ = [
     "CallEnvironment",
     "CallRun",
     "ReadFiles",
+    "abandon_call",
     "format_output",
 ]
 
@@ -52,7 +53,7 @@ _MOST_PROBLEM = 300  # characters of the reason for a retry
 _SENTENCE = re.compile(r".+?(?:[.!?](?=\s)|[。！？]|$)", re.MULTILINE)
 
 CLEANUP_SECONDS = 10.0
-"""Timeout for recording a result when everything else is stopped."""
+"""Timeout for what remains to be done for a call when everything else is stopped."""
 
 
 ReadFiles: TypeAlias = Callable[[ToolOutput], Awaitable[ToolOutput]]
@@ -185,6 +186,12 @@ class CallRun:
             status, output = await self._run_in_slot(tool)
             made += 1
             retry = self._next_attempt(tool, status, output, made=made)
+            task_id = "" if self._tasks is None else self._tasks.task_of(self._planned)
+            if status == "timeout" and (task_id or retry is None):  # an agent's run goes on with the retry
+                context = CallContext(
+                    run_id=self._in.run_id, call_id=self._planned.call.id, task_id=task_id
+                )
+                await abandon_call(self._in.toolbox, tool.wire_name, context)
             if self._retrying is None or retry is None:
                 return status, outcomes.with_attempts(output, made)
             _log.info("%s: attempt %d follows in %.1f s", tool.name, retry.attempt, retry.wait)
@@ -374,6 +381,15 @@ class CallRun:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
             return await self._host.spill(self._planned, text)
         return ""
+
+
+async def abandon_call(toolbox: Toolbox, name: str, context: CallContext) -> None:
+    """Stop the remaining work of a started call, as far as that succeeds in time; see `Tool.abandon`."""
+    try:
+        with anyio.move_on_after(CLEANUP_SECONDS):
+            await toolbox.find(name).abandon(context=context)
+    except LoomError as error:
+        _log.warning("work for the call %s may still be running: %s", context.call_id, error)
 
 
 def _problem(output: ToolOutput) -> str:

@@ -15,6 +15,7 @@ import pytest
 from loom_core.agent import Abort, Agent, Journal
 from loom_core.mcp_client import MCPToolRegistry
 from loom_core.testing import MockLLM, call
+from loom_core.tools.execution.scheduler import Scheduler
 from tests.fixtures.fork_server import starts_quickly
 from tests.fixtures.task_server import TaskServer, task_entry
 
@@ -115,6 +116,22 @@ async def test_a_stopped_run_leaves_the_task_going_and_an_aborted_one_cancels_it
             result = await agent.resume(run_id)
 
     assert (result.status, works.tasks["1"]["status"], len(works.calls)) == ("aborted", "cancelled", 1)
+
+
+async def test_a_call_that_times_out_cancels_its_task(tmp_path: Path) -> None:
+    works = TaskServer()
+    async with works.serving() as url, _registry(tmp_path, url) as registry:
+        await registry.load_servers()
+        async with Agent(
+            MockLLM([_BUILD, "好"]),
+            tools=registry.tools(),
+            permissions="allow",
+            journal=Journal(tmp_path / "runs.db"),
+            scheduler=Scheduler(tools={"works:*": 1.0}),
+        ) as agent:
+            result = await agent.run("造桥")
+
+    assert (result.status, {each["status"] for each in works.tasks.values()}) == ("completed", {"cancelled"})
 
 
 async def test_a_run_that_no_process_could_resume_does_not_leave_a_task_behind(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from loom_core.observability.spans import FLOW_STEP
 from loom_core.observability.tracing import record_failure, span
 from loom_core.runs.run import Pending, RunUsage
 from loom_core.tools.depth import DEPTH_META_KEY, inherit_depth
+from loom_core.tools.execution.call_run import abandon_call
 from loom_core.tools.interface import CallContext
 from loom_core.tools.permission.permissions import ToolIdentity, UnapprovedToolError, identity
 from loom_core.tools.plain_text import strip_control
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 __all__ = ["CHOICE", "RunningCalls", "StepRunner", "ask_model"]
 
 _log = logging.getLogger(__name__)
-
-_ABANDON_SECONDS = 10.0
 _HARMLESS = frozenset({"GET", "HEAD"})
 _CONTAINERS = frozenset({"parallel", "switch", "for_each"})
 """Kinds of steps that have lists of steps inside them."""
@@ -91,11 +90,7 @@ class RunningCalls:
             return
         self._abandoned.add((key, step.task_id))
         context = CallContext(run_id=self._record.run.id, call_id=key, task_id=step.task_id)
-        try:
-            with anyio.move_on_after(_ABANDON_SECONDS):
-                await self._toolbox.find(step.tool).abandon(context=context)
-        except LoomError as error:
-            _log.warning("work for the call %s may continue: %s", key, error)
+        await abandon_call(self._toolbox, step.tool, context)
 
 
 class StepRunner:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import anyio
 import pytest
 from pydantic import BaseModel
 
@@ -19,6 +20,8 @@ from loom_core.runs.journal import Journal
 from loom_core.runs.run import Budget
 from loom_core.tools.auditing.audit import AuditLog
 from loom_core.tools.auditing.file import read_entries
+from loom_core.tools.execution.retries import ToolRetries
+from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 from loom_core.tools.permission.permissions import Permissions
@@ -88,6 +91,24 @@ async def test_the_other_agent_may_not_take_more_than_the_run_that_calls_has_lef
     assert (budget.iterations, budget.tokens, budget.cost, budget.tool_calls) == (7, 50, 2.0, 4)
     assert budget.seconds is not None
     assert 0 < budget.seconds < 60
+
+
+async def test_a_call_that_times_out_goes_on_with_its_retry_and_then_aborts_the_other_agent() -> None:
+    @tool(read_only=True, open_world=False)
+    async def look() -> str:
+        """Look."""
+        await anyio.sleep_forever()
+        return ""
+
+    child = Agent(MockProvider([one_call("look")]), tools=[look], name="researcher")
+    limits = Scheduler(tools={"研究员": 0.5})
+    boss = boss_of(child, scheduler=limits, tool_retries=ToolRetries(retries=1, base=0.0))
+    assert (await boss.run("find it")).status == "completed"
+    runs = await boss.journal.runs()
+    assert [(run.request.profile, run.status) for run in reversed(runs)] == [
+        ("boss", "completed"),
+        ("researcher", "aborted"),
+    ]
 
 
 async def test_what_failed_there_is_told_with_as_much_as_there_is() -> None:
