@@ -188,9 +188,7 @@ class CallRun:
             retry = self._next_attempt(tool, status, output, made=made)
             task_id = "" if self._tasks is None else self._tasks.task_of(self._planned)
             if status == "timeout" and (task_id or retry is None):  # an agent's run goes on with the retry
-                context = CallContext(
-                    run_id=self._in.run_id, call_id=self._planned.call.id, task_id=task_id
-                )
+                context = CallContext(run_id=self._in.run_id, call_id=self._planned.call.id, task_id=task_id)
                 await abandon_call(self._in.toolbox, tool.wire_name, context)
             if self._retrying is None or retry is None:
                 return status, outcomes.with_attempts(output, made)

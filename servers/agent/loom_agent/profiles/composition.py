@@ -123,8 +123,11 @@ class CompositionModel(LLMProvider):
                     step=step.member,
                     advice="Allow the run a larger budget, and the member among its tools.",
                 )
-            given = _join(steps, done, step.after) if step.after else progress.goal
-            arguments: dict[str, Any] = {"goal": given, **step.arguments}
+            arguments: dict[str, Any] = {"goal": progress.goal, **step.arguments}
+            if number in progress.calls:  # it failed, and had what the user said before that
+                arguments["goal"] = progress.calls[number].arguments["goal"]
+            elif step.after:
+                arguments["goal"] = _join(steps, done, step.after)
             arguments["goal"] = "\n\n".join(filter(None, [arguments["goal"], *progress.replies]))
             if calling.run.request.output_schema is not None and number not in waited:
                 arguments[IS_ANSWER] = True
@@ -251,7 +254,7 @@ class _Progress:
             for each in messages
             if isinstance(each, ToolMessage) and each.call_id.startswith(own)
         }
-        self.replies = _replies(messages, self.goal)
+        self.replies = _replies(messages, None if self.calls else self.goal)
 
     async def output_of(self, number: int, step: _Step) -> str | None:
         """Return the output of a step; None if it has to be called.
@@ -303,8 +306,8 @@ def _step_and_attempt(call_id: str) -> str:
     return "_".join(call_id.split("_")[-2:])
 
 
-def _replies(messages: Sequence[Message], goal: str) -> list[str]:
-    """Return what the user has said after the last answer, without the goal and what precedes it."""
+def _replies(messages: Sequence[Message], goal: str | None) -> list[str]:
+    """Return what the user has said after the last answer, and after the goal if it is not None."""
     said: list[str] = []
     for message in messages:
         if isinstance(message, AssistantMessage):

@@ -11,7 +11,9 @@ from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.agent.teams.handoff import with_handoffs
 from loom_core.errors import NotFoundError
 from loom_core.llm.messages import AssistantMessage, TextPart, ToolMessage, UserMessage
+from loom_core.redaction import Redaction
 from loom_core.runs.run import FORK_OF
+from loom_core.tools.plain_text import strip_control
 
 if TYPE_CHECKING:
     from loom_core.agent.agent import Agent
@@ -87,8 +89,8 @@ class HandoffTool(StepTool):
         agent = self._last if arguments.get(IS_LAST) else self.agent
         own, place = await self._own_conversation(calling, context.call_id)
         said = _list_said(calling.conversation, place, goal=calling.run.request.goal)
-        if own and said and (own[-1].role, own[-1].text) == (said[0].role, said[0].text):
-            del said[0]  # the member's answer
+        if own and said and own[-1].role == said[0].role == "assistant":
+            del said[0]  # the member's answer, as the run gave it
         if note := arguments.get(NOTE):
             said.append(UserMessage((TextPart(note),)))
         return agent.extend(history=[*own, *await self._review(calling.run, said)])
@@ -143,7 +145,10 @@ async def find_child(calling: CallingRun, messages: Sequence[Message], call_id: 
         except NotFoundError:
             continue
         child = await calling.journal.find_by_key(f"{run_id}/{call_id}", caller=caller)
-        if child is not None and any(each.failed or each.text == child.output for each in results):
+        if child is None:
+            continue
+        shown = Redaction.now().text(strip_control(child.output))  # as results of tools are
+        if any(each.failed or each.text == shown for each in results):
             return child
     return None
 

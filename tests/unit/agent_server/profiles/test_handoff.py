@@ -7,11 +7,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from loom_agent.profiles.agent_file import AgentFile
 from loom_agent.profiles.composition import CompositionModel
 from loom_agent.profiles.diagram import render_mermaid
 from loom_agent.profiles.profile_config import ProfileConfig
-from loom_agent.profiles.step_tools import handoff_tools
+from loom_agent.profiles.step_tools import handoff_tools, step_tools
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.guardrails import AnswerValidator, DenyPattern, PiiRedaction
@@ -135,6 +136,15 @@ async def test_the_member_that_gets_the_conversation_answers_and_keeps_it_until_
     assert await office.answered() == ["desk", "orders", "orders", "orders", "desk"]
 
 
+@pytest.mark.parametrize("answer", ["Refunded.\u200b", "Refunded\r\nnow", "It is sk-1234567890abcdefghij"])
+async def test_a_member_keeps_its_conversation_whatever_characters_its_answer_has(answer: str):
+    office = Office({"desk": [_TO_ORDERS], "orders": [call("find_order", number=42), answer, "By card."]})
+    _, session = await office.say("refund")
+    await office.say("how?", session)
+    own = [f"U {_BY_DESK}", "U refund", "C find_order", "T order 42: a kettle", f"A {answer}"]
+    assert office.seen("orders") == [*own, "U how?"]
+
+
 async def test_the_message_to_the_next_member_is_in_the_language_of_the_user():
     office = Office({"desk": [_TO_ORDERS], "orders": ["三天内到账。"]})
     assert (await office.say("我要退款"))[0] == "三天内到账。"
@@ -162,21 +172,40 @@ async def test_a_member_hands_over_only_to_those_that_it_may():
 class _Hurried(Hooks):
     """The user sends a message to the run while a member works on its first answer."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, text: str) -> None:
         self._journal = journal
+        self._text = text
 
     async def before_answer(self, run: Run, answer: str) -> None:
         if answer == "Soon.":
             (outer,) = [each for each in await self._journal.runs() if each.request.profile == "office"]
-            await self._journal.send_commands(outer.id, Reply(text="quickly"))
+            await self._journal.send_commands(outer.id, Reply(text=self._text))
 
 
-async def test_a_message_meanwhile_goes_to_the_member_that_has_the_conversation():
+@pytest.mark.parametrize("text", ["quickly", "go"])
+async def test_a_message_meanwhile_goes_to_the_member_that_has_the_conversation(text: str):
     journal = Journal()
-    hooks = {"orders": [_Hurried(journal)]}
+    hooks = {"orders": [_Hurried(journal, text)]}
     office = Office({"desk": [_TO_ORDERS], "orders": ["Soon.", "Now."]}, journal=journal, hooks=hooks)
     assert (await office.say("go"))[0] == "Now."
-    assert office.seen("orders")[-2:] == ["A Soon.", "U quickly"]
+    assert office.seen("orders")[-2:] == ["A Soon.", f"U {text}"]
+
+
+async def test_a_step_that_is_called_again_gets_what_the_user_had_said():
+    journal, memory = Journal(), InMemoryMemory()
+    models = {"first": MockLLM(["Soon."]), "second": MockLLM([_DOWN, "Done."])}
+    hooks = {"first": [_Hurried(journal, "quickly")], "second": []}
+    tools = step_tools(
+        [
+            Agent(model, name=name, hooks=hooks[name], journal=journal, memory=memory)
+            for name, model in models.items()
+        ]
+    )
+    plan = CompositionModel(ProfileConfig(chain=[*models]), tools, llm=None)
+    office = Agent(plan, tools=tools, name="office", compaction=None, journal=journal, memory=memory)
+    failed = await office.run("go")
+    assert (await office.resume(failed.run_id)).output == "Done."
+    assert models["second"].calls[-1].messages[-1].text == "Soon.\n\nquickly"
 
 
 async def test_a_member_that_failed_is_called_again_by_another_process(tmp_path: Path):
