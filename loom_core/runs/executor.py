@@ -470,12 +470,16 @@ class RunExecutor(ABC, Generic[_R]):
     async def _start_or_resume(self) -> bool:
         """Start the run, or resume it with the commands that came since; return whether there is work."""
         run, record = self._record.run, self._record
-        self._work, self._abort = anyio.CancelScope(), None
+        self._work = anyio.CancelScope()
         orders = self._log.take_commands()
         if self._parked and not orders:
             return False
         self._parked = False
         ended = run.status in FINAL_STATUSES
+        if ended:
+            self._abort = None
+        elif self._abort is not None:  # it came just as the run was parked
+            self._work.cancel()
         reviving = next((order for order in orders if revives(order, run.status)), None)
         if ended and not self._is_revived_by(reviving):
             return False

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from anyio.abc import TaskGroup
 
 from loom_core.errors import LoomError
-from loom_core.runs.commands import ApprovalDecision, InputResponse
-from loom_core.runs.executor import RunRecorder
+from loom_core.observability.spans import INVOKE_AGENT
+from loom_core.runs.commands import Abort, ApprovalDecision, Command, HumanInputPolicy, InputResponse
+from loom_core.runs.executor import HumanBroker, RunExecutor, RunRecorder
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending, RunRequest, RunUsage
 
@@ -46,6 +48,37 @@ class Record(RunRecorder[State]):
 
     def record_resume(self, by: str) -> None:
         raise NotImplementedError
+
+
+class Parked(RunExecutor[Record]):
+    """Executor of a run that is aborted just when it is parked."""
+
+    span_form = INVOKE_AGENT
+
+    async def _begin(self) -> None:
+        pass
+
+    async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
+        if not self._record.run.pending:
+            self._record.record_request(CALL)
+            group.start_soon(self._record.journal.send_commands, self._record.run.id, Abort(by="小王"))
+            await self._log.wait_for_command()  # as another task of the run does: either may be the first
+        self._park()
+
+    async def _fail(self, error: LoomError) -> None:
+        raise error
+
+    async def _end_aborted(self, abort: Abort) -> None:
+        self._record._end("aborted", {"by": abort.by, "reason": abort.reason}, "aborted")
+
+    def _revive(self, order: Command) -> None:
+        raise NotImplementedError
+
+    def _timeout_error(self) -> LoomError:
+        raise NotImplementedError
+
+    async def _wait_for_calls(self) -> None:
+        pass
 
 
 CALL = Pending(id="c1", kind="approval", tool="寄信", arguments_schema={"type": "object"})
@@ -127,3 +160,13 @@ async def test_a_run_that_fails_waits_for_no_one_and_says_why(record):
 
 async def test_a_large_thing_gets_an_address_of_the_run(record):
     assert (await record.save_blob(b"x", "text/plain")).startswith(f"loom://runs/{record.run.id}/blobs/")
+
+
+@pytest.mark.parametrize("_time", range(8))
+async def test_an_abort_that_comes_just_as_the_run_is_parked_is_not_lost(_time):
+    journal = Journal()
+    log = await journal.claim((await journal.create(RunRequest(goal="等一等"))).id)
+    assert log is not None
+    async with log:
+        executor = Parked(log, Record(log, State()), asking=HumanInputPolicy(accepts_commands=True))
+        assert (await executor.execute()).status == "aborted"
