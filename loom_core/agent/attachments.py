@@ -20,6 +20,7 @@ from anyio import to_thread
 from loom_core.errors import ConfigError, DocumentError, InvalidInputError, LoomError, NetError
 from loom_core.installation import how_to_install
 from loom_core.llm.messages import ImagePart, TextPart
+from loom_core.llm.text import as_data
 from loom_core.net import GuardedClient, NetPolicy, redact_url
 from loom_core.runs.run import Attachment
 from loom_core.tokens import estimate_tokens
@@ -156,11 +157,13 @@ def attachment_parts(attachments: Sequence[Attachment]) -> tuple[UserPart, ...]:
     """Return the parts of the user's message with loaded attachments, each between tags with its name."""
     parts: list[UserPart] = []
     for each in attachments:
-        begin, end = f'<attachment name="{escape(strip_control(each.name))}">\n', "\n</attachment>\n\n"
+        begin = f'<attachment name="{escape(strip_control(each.name))}">'
         if each.is_image:
-            parts += [TextPart(begin), ImagePart(each.data, each.media_type), TextPart(end)]
+            image = ImagePart(each.data, each.media_type)
+            parts += [TextPart(f"{begin}\n"), image, TextPart("\n</attachment>\n\n")]
         else:
-            parts.append(TextPart(f"{begin}{each.data.decode()}{end}"))
+            text = as_data("attachment", each.data.decode()).replace("<attachment>", begin, 1)
+            parts.append(TextPart(f"{text}\n\n"))
     return tuple(parts)
 
 

@@ -227,7 +227,8 @@ def _result(message: ToolMessage, name: str, spec: ProviderSpec, *, chinese: boo
 _OPENING = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 # A string's characters up to an incomplete escape; the two halves of one character come together.
 _CHARACTERS = re.compile(
-    r'(?:[^"\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*'
+    r'(?:[^"\\]|\\[^u]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?=[^\\]|\\[^u])))*"
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _END = re.compile(r'"\s*\}\s*\Z|\A\\[\\u0-9a-fA-F]*\Z')  # of the object, or in the middle of an escape

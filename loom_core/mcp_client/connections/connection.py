@@ -379,8 +379,10 @@ class ServerConnection:
 
     def _lost_task(self, error: ServerError, what: str) -> ServerError:
         """Return the error for a task whose outcome cannot be learned."""
+        from mcp_types import INVALID_PARAMS
+
         message, failure = error.message, error.failure
-        if failure == "refused":
+        if error.code == INVALID_PARAMS:
             message, failure = f"Server {self.name!r} does not know the task of {what}.", "interrupted"
         advice = "" if failure == "interrupted" else error.advice
         return ServerError(

@@ -118,6 +118,7 @@ _ENDINGS: dict[Callable[[TaskServer, int], None], str] = {
     _call_off: "has cancelled the task of `build` (No time.); a part of it may have been done.",
     _ask: "asks, for `build`, what this client does not answer (Elicitation not supported)",
     TaskServer.forget: "does not know the task of `build`. It is not known whether `build` was carried out.",
+    TaskServer.break_down: "with error -32603: 乱了. It is not known whether `build` was carried out.",
 }
 
 

@@ -214,6 +214,7 @@ _RESPONSES: list[tuple[str, str, list[_Called]]] = [
     ('{"answer": "28 days"}', "28 days", []),
     ('{"answer": 28}', "28", []),
     ('{"answer": "It says \\"28\\" \\ud83d\\ude00.\\n"}', 'It says "28" 😀.\n', []),
+    ('{"answer": "half \\ud83d of a pair"}', "half \ud83d of a pair", []),
     ('{"answer": "It says "28" days"}', 'It says "28" days', []),
     ('{"answer": "It\\\'s 28"}', "It's 28", []),
     ('{"answer": "cut off \\u4f', "cut off ", []),
