@@ -17,7 +17,7 @@ from loom_core.observability.log_fields import current_fields
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import inject_context
 from loom_core.redaction import Redaction
-from loom_core.runs.commands import Abort, Resume, Retry
+from loom_core.runs.commands import Abort, Resume, Retry, revives
 from loom_core.runs.events import EventType, StreamEvent
 from loom_core.runs.journal.creation import NewEvent, create_run, fork_run, id_for, new_id
 from loom_core.runs.journal.drivers import claim_run, find_unclaimed_runs
@@ -682,14 +682,21 @@ class RunLog:
         """Take the new commands, oldest first; the next `commit` marks them as applied.
 
         An abort is applied when the run has ended: if the process is killed before, the next one aborts it.
+        The commands after it can be taken then.
 
         The caller must add the resulting events before it awaits anything, as another task of the run may
         commit meanwhile.
         """
-        taken = self._inbox.take()
-        for each in taken:
-            (self._aborts if isinstance(each.command, Abort) else self._obeyed).append(each.key)
-        return [each.command for each in taken]
+        taken: list[Command] = []
+        status = self._run.status
+        while not self._aborts and (queued := self._inbox.take()) is not None:
+            is_abort = isinstance(queued.command, Abort)
+            if is_abort and status in FINAL_STATUSES and not any(revives(each, status) for each in taken):
+                self._obeyed.append(queued.key)  # it comes too late
+                continue
+            (self._aborts if is_abort else self._obeyed).append(queued.key)
+            taken.append(queued.command)
+        return taken
 
     async def wait_for_command(self) -> None:
         """Wait for a command; those from other processes are seen within 0.2 s, in PostgreSQL at once."""

@@ -246,7 +246,7 @@ class Inbox:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._orders: list[QueuedCommand] = []
+        self._orders: deque[QueuedCommand] = deque()
         self._waiting: set[asyncio.Future[None]] = set()
         self._last = 0
 
@@ -265,11 +265,10 @@ class Inbox:
             self._orders += new
         wake.schedule(self._loop, self._notify)
 
-    def take(self) -> list[QueuedCommand]:
-        """Return the commands that came since the last call."""
+    def take(self) -> QueuedCommand | None:
+        """Return the oldest command that was not taken; None if there is none."""
         with self._lock:
-            orders, self._orders = self._orders, []
-        return orders
+            return self._orders.popleft() if self._orders else None
 
     async def wait_until_filled(self) -> None:
         """Wait until there is a command to take."""

@@ -205,6 +205,31 @@ async def test_a_run_that_is_resumed_while_it_is_being_aborted_is_resumed_then()
     assert (run.status, run.output) == ("completed", "another")
 
 
+async def test_a_run_can_be_aborted_and_resumed_at_once() -> None:
+    llm = HeldModel(["an answer", "another"], at=0)
+    async with Agent(llm) as agent:
+        async with anyio.create_task_group() as group:
+            group.start_soon(agent.run, "answer")
+            await llm.held.begun.wait()
+            run = await _the_run(agent)
+            await agent.journal.send_commands(run.id, Abort(), Resume())
+        run, types = await _the_run(agent), await _types(agent)
+    assert (run.status, run.output) == ("completed", "another")
+    assert types.index("aborted") < types.index("resumed")
+
+
+async def test_commands_from_before_a_run_is_executed_count_in_their_order() -> None:
+    async with Agent(MockProvider(["an answer"])) as agent:
+        run = await agent.journal.create(agent.request("answer"))
+        await agent.journal.send_commands(run.id, Abort(), Resume(), Abort(), Resume())
+        log = await agent.journal.claim(run.id)
+        assert log is not None
+        async with log:
+            assert (await agent.execute(log)).output == "an answer"
+        types = await _types(agent)
+    assert [each for each in types if each in {"aborted", "resumed"}] == ["aborted", "resumed"] * 2
+
+
 async def test_a_paused_run_can_be_aborted() -> None:
     llm = HeldModel(["an answer"], at=0)
     async with Agent(llm) as agent, anyio.create_task_group() as group:
