@@ -74,20 +74,7 @@ async def load_attachments(given: Iterable[AttachmentSource]) -> tuple[Attachmen
         ConfigError: the packages that read documents are not installed.
     """
     loaded = [await to_thread.run_sync(_convert, await _read(each)) for each in check_sources(given)]
-    total = sum(len(each.data) for each in loaded)
-    if total > _MAX_TOTAL_BYTES:
-        raise InvalidInputError(
-            f"The attachments have {total:,} bytes together; the limit is {_MAX_TOTAL_BYTES:,}.",
-            advice="Attach fewer files, or smaller versions of the images.",
-        )
-    texts = [(estimate_tokens(each.data.decode()), each.name) for each in loaded if not each.is_image]
-    if (tokens := sum(size for size, _ in texts)) > _MAX_TEXT_TOKENS:
-        most, longest = max(texts)
-        raise InvalidInputError(
-            f"The texts of the attachments have about {tokens:,} tokens, of which {longest} has {most:,}; "
-            f"the limit is {_MAX_TEXT_TOKENS:,}.",
-            advice="Attach the part that matters, or add the documents to a knowledge base.",
-        )
+    await to_thread.run_sync(_check_total, loaded)
     return tuple(loaded)
 
 
@@ -246,6 +233,28 @@ def _convert(raw: Attachment) -> Attachment:
             raise _too_large(name, size, MAX_IMAGE_BYTES, advice="Attach a smaller version of the image.")
         return Attachment(raw.data, name, kind)
     return Attachment(strip_control(_text_of(raw, name)).encode(), name, _TEXT)
+
+
+def _check_total(loaded: Sequence[Attachment]) -> None:
+    """Check the size of all attachments together. Blocks, as counting the tokens of long texts takes time.
+
+    Raises:
+        InvalidInputError: they are too large.
+    """
+    total = sum(len(each.data) for each in loaded)
+    if total > _MAX_TOTAL_BYTES:
+        raise InvalidInputError(
+            f"The attachments have {total:,} bytes together; the limit is {_MAX_TOTAL_BYTES:,}.",
+            advice="Attach fewer files, or smaller versions of the images.",
+        )
+    texts = [(estimate_tokens(each.data.decode()), each.name) for each in loaded if not each.is_image]
+    if (tokens := sum(size for size, _ in texts)) > _MAX_TEXT_TOKENS:
+        most, longest = max(texts)
+        raise InvalidInputError(
+            f"The texts of the attachments have about {tokens:,} tokens, of which {longest} has {most:,}; "
+            f"the limit is {_MAX_TEXT_TOKENS:,}.",
+            advice="Attach the part that matters, or add the documents to a knowledge base.",
+        )
 
 
 def _text_of(raw: Attachment, name: str) -> str:
