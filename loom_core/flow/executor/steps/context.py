@@ -326,8 +326,8 @@ class RunActivity:
                 limit.change_waiting(-1)
 
     def add_tasks(self, count: int) -> None:
-        """Count additional concurrent parts."""
-        self._busy += count - 1
+        """Count additional concurrent parts; a negative count takes back parts that were cancelled."""
+        self._busy += count
 
     def remove_task(self) -> None:
         """Count a part as ended or waiting."""

@@ -191,10 +191,13 @@ class NestedSteps:
         if left <= 1:  # what it raises, such as that the flow was rewound, is in no group
             await work()
             return
-        self._scene.idling.add_tasks(left)
-        async with anyio.create_task_group() as group:
-            for _ in range(left):
-                group.start_soon(work)
+        self._scene.idling.add_tasks(left - 1)
+        try:
+            async with anyio.create_task_group() as group:
+                for _ in range(left):
+                    group.start_soon(work)
+        finally:
+            self._scene.idling.add_tasks(min(1 - left, 0))  # a timeout cancels them before they are counted
 
     def _depth(self, frame: Frame) -> int:
         depth = 1

@@ -207,18 +207,17 @@ class StepRunner:
             except StoreError:
                 raise
             except LoomError as error:
+                self.scene.enter(frame, step, step.tool)  # such as a tool that is not there
                 return StepOutcome(status="failure", problem=str(error), said=self.scene.wording.broken)
         assert scope.cancelled_caught
         await self._calls.cancel_tasks(frame.path + step.step_id)
-        begun = frame.steps.get(step.step_id)
-        sent = begun is not None and begun.begun and begun.changes
-        unknown = sent and begun is not None and begun.risky
-        problem = f"It exceeded its timeout of {step.timeout_seconds:g} s."
+        self.scene.enter(frame, step, step.tool)
+        begun = frame.steps[step.step_id]
         return StepOutcome(
-            status="unknown" if unknown else "failure",
-            problem=problem,
+            status="unknown" if begun.changes and begun.risky else "failure",
+            problem=f"It exceeded its timeout of {step.timeout_seconds:g} s.",
             said=self.scene.wording.too_long,
-            maybe_done=sent,
+            maybe_done=begun.changes,
         )
 
     async def _run_by_kind(self, frame: Frame, step: StepConfig) -> StepOutcome:

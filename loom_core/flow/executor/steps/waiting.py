@@ -280,16 +280,16 @@ def _end_of(scene: RunScope, frame: Frame, wait: WaitConfig) -> float:
     written = scene.text(frame, wait.until)
     try:
         moment = datetime.fromisoformat(written)
-    except ValueError:
+        if moment.tzinfo is None:
+            file, context = scene.parts.file, scene.values(frame).context
+            zone = zone_of(context.get("timezone")) or zone_of(file.basic_settings.timezone)
+            moment = moment.replace(tzinfo=zone)  # without a zone it is this machine's
+        return moment.timestamp()
+    except (ValueError, OverflowError, OSError):  # also a year that the clock of this system does not have
         raise InvalidInputError(
             f"{written[:80]!r} is no date or time in ISO 8601.",
             advice='Give one such as 2026-12-01T15:00, by an input with "format": "date-time".',
         ) from None
-    if moment.tzinfo is None:
-        file, context = scene.parts.file, scene.values(frame).context
-        zone = zone_of(context.get("timezone")) or zone_of(file.basic_settings.timezone)
-        moment = moment.replace(tzinfo=zone)  # without a zone it is this machine's
-    return moment.timestamp()
 
 
 async def _hand_over(scene: RunScope, frame: Frame, key: str, handover: HandoverConfig) -> StepOutcome:

@@ -363,3 +363,32 @@ async def test_what_a_tool_says_went_wrong_can_be_judged(api: Api, flows: Flows)
     run = await flows([flow], tools=[shop], permissions="allow").execute("shop")
     assert run.status == "completed"
     assert api.counts == {"/tell": 1}
+
+
+async def test_after_branches_that_took_too_long_a_question_does_not_hold_the_process(
+    api: Api, flows: Flows
+) -> None:
+    async def hang(_: Request) -> Any:
+        await anyio.sleep_forever()
+
+    api.on("/slow", hang)
+    slow = {"operation": {"method": "GET", "url": "/slow"}}
+    both = {
+        "stepId": "both",
+        "parallel": [[{"stepId": name, **slow}] for name in ("a", "b", "c")],
+        "timeout_seconds": 0.05,
+        "onFailure": [{"type": "goto", "stepId": "ask"}],
+    }
+    ask = {"stepId": "ask", "ask": {"question": "Who?"}}
+    with anyio.fail_after(30):
+        run = await flows([{"flow_id": "f", "steps": [both, ask]}]).execute("f")
+    assert [each.reason for each in run.pending] == ["Who?"]
+
+
+async def test_a_tool_whose_server_is_not_there_is_a_failed_step(api: Api, flows: Flows) -> None:
+    ask = {"stepId": "ask", "tool": "shop:stock", "onFailure": [{"type": "goto", "stepId": "tell"}]}
+    run = await flows([{"flow_id": "f", "steps": [ask, _post("tell")]}]).execute("f")
+    assert (run.status, api.counts) == ("completed", {"/tell": 1})
+    ask.pop("onFailure")
+    run = await flows([{"flow_id": "f", "steps": [ask]}]).execute("f")
+    assert "There is no tool 'shop:stock'" in run.problem

@@ -146,3 +146,10 @@ async def test_numbers_that_json_does_not_have_are_refused_at_the_entrance(
     with pytest.raises(InvalidInputError, match="JSON"):
         await executor.execute("f", parameters={"n": number})
     assert not api.asked
+
+
+@pytest.mark.parametrize("until", ["明天", "0001-01-01T00:00"])
+async def test_a_wait_for_a_time_that_cannot_come_is_a_failed_step(flows: Flows, until: str) -> None:
+    wait = {"stepId": "wait", "wait_for": {"until": "{$message}"}}
+    run = await flows([_flow(wait)]).execute("f", until)
+    assert f"'{until}' is no date or time" in run.problem
