@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError
-from loom_core.flow.expressions.expression import MISSING, look_up, parse_pointer
+from loom_core.flow.expressions import text_of
+from loom_core.flow.expressions.expression import look_up, parse_pointer
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.webhook import Webhook
 from loom_flow.introduction import introduction
@@ -85,12 +86,12 @@ async def take_event(
 
 def _value_at(payload: object, pointer: str) -> str:
     try:
-        found = look_up(cast("JsonValue", payload), parse_pointer(pointer))
+        key = text_of(look_up(cast("JsonValue", payload), parse_pointer(pointer)))
     except ValueError:
-        found = MISSING
-    if found is MISSING:
+        key = ""
+    if not key:  # an event without a key is another one
         raise InvalidInputError(f"The data of the event has nothing at {pointer[:80]!r}.")
-    return str(found)
+    return key
 
 
 _LOOK_SECONDS = 2.0

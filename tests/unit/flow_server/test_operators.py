@@ -165,7 +165,10 @@ async def test_a_webhook_sends_an_event(settings, write, tmp_path):
             404,
             "No run waits for the event 'payment.received' with the key 'A1'.",
         )
-        assert (await web.post(hook, json={}, headers=own)).status_code == 400
+        for nothing in ({}, {"order": {"id": None}}):
+            assert (await web.post(hook, json=nothing, headers=own)).status_code == 400
+        answer = await web.post(hook, json={"order": {"id": True}}, headers=own)  # as a text of a flow has it
+        assert "with the key 'true'" in answer.json()["error"]
         assert (await web.post(hook, content="{", headers=own)).status_code == 400
         assert (await web.get(hook, headers=own)).status_code == 405
         async with httpx2.AsyncClient(headers=own) as client_web:
