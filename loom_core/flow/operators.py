@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import InvalidInputError, NotFoundError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Handover", "OperatorDesk", "SpokenMessage"]
 
-_MOST = 1000  # runs that are looked at
+_MOST = 1000  # conversations that are listed
 _MAX_LENGTH = 20_000  # characters of a message
 _APPLIED_SECONDS = 5.0
 
@@ -68,15 +69,16 @@ class OperatorDesk:
     async def queue(
         self, *, flows: frozenset[str] | None = None, context: Mapping[str, str] | None = None
     ) -> list[Handover]:
-        """Return the conversations with operators or waiting for one, the longest waiting first.
+        """Return the conversations with operators or waiting for one, the earliest runs first, at most 1000.
 
         Args:
             flows: ids of the flows that the operator may see; None for all.
             context: only conversations with these variables, such as the tenant.
         """
-        runs = await self._journal.runs(waits_for="operator", limit=_MOST)
-        found = [Handover(run, each) for run in runs for each in run.pending if each.kind == "operator"]
-        return [each for each in reversed(found) if _is_visible(each.run, flows, context or {})]
+        runs = await self._journal.runs(waits_for="operator", limit=-1)
+        visible = (run for run in reversed(runs) if _is_visible(run, flows, context or {}))
+        found = (Handover(run, each) for run in visible for each in run.pending if each.kind == "operator")
+        return list(islice(found, _MOST))
 
     async def find(
         self,
@@ -124,8 +126,7 @@ class OperatorDesk:
             raise InvalidInputError(
                 f"The message has {len(text)} characters.", advice=f"Send at most {_MAX_LENGTH}."
             )
-        _check_own(handover, by, takes_over=takes_over)
-        order = OperatorMessage(id=handover.pending.id, text=text.strip(), by=by)
+        order = OperatorMessage(id=handover.pending.id, text=text.strip(), by=by, takes_over=takes_over)
         return await self._send(handover, order)
 
     async def hand_back(self, handover: Handover, agreed: Mapping[str, Any], *, by: str) -> Run:
@@ -134,7 +135,6 @@ class OperatorDesk:
         Raises:
             InvalidInputError: another operator has it, or the values do not fit the schema of the step.
         """
-        _check_own(handover, by)
         order = InputResponse(id=handover.pending.id, action="accept", content=dict(agreed), by=by)
         return await self._send(handover, order)
 
@@ -144,7 +144,6 @@ class OperatorDesk:
         Raises:
             InvalidInputError: another operator has it, or it was returned meanwhile.
         """
-        _check_own(handover, by)
         content = {"reason": reason.strip()} if reason.strip() else {}
         order = InputResponse(id=handover.pending.id, action="decline", content=content, by=by)
         return await self._send(handover, order)
@@ -202,16 +201,3 @@ def _is_visible(run: Run, flows: frozenset[str] | None, context: Mapping[str, st
     own: Any = run.request.metadata.get("context") or {}
     of_flow = flows is None or run.request.profile in flows
     return of_flow and all(own.get(name) == value for name, value in context.items())
-
-
-def _check_own(handover: Handover, by: str, *, takes_over: bool = False) -> None:
-    """Raise an error if another operator has the conversation.
-
-    Raises:
-        InvalidInputError: it is so.
-    """
-    taken_by = handover.pending.taken_by
-    if taken_by and taken_by != by and not takes_over:
-        raise InvalidInputError(
-            f"{taken_by} has this conversation.", advice="Take it over from them first, if it is yours now."
-        )

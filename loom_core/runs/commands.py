@@ -97,11 +97,13 @@ class OperatorMessage:
         id: `Pending.id` of the handover.
         text: the message; empty to take the conversation, and say nothing yet.
         by: the operator.
+        takes_over: whether to take it from another operator.
     """
 
     id: str
     text: str = ""
     by: str = ""
+    takes_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,7 +181,7 @@ class RunRecorder(ABC, Generic[_State]):
         if before is None:
             self._add("operator_message", payload, None)
             return
-        taken = replace(before, arguments={**before.arguments, "taken_by": said.by}, deadline=None)
+        taken = before.taken(said.by)
         self.state.add_pending(taken)
         self._add("operator_message", payload, asdict(taken), **self._waiting_changes())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -233,6 +233,10 @@ class Pending:
     def taken_by(self) -> str:
         """The operator who has the conversation; empty as long as it waits in the queue."""
         return str(self.arguments.get("taken_by", "")) if self.kind == "operator" else ""
+
+    def taken(self, operator: str) -> Pending:
+        """Return the request as an operator has taken it: it has no deadline any more."""
+        return replace(self, arguments={**self.arguments, "taken_by": operator}, deadline=None)
 
     @property
     def takes_answer(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.flow.operators import SpokenMessage
 from loom_core.runs.journal import Journal
+from loom_core.runs.run import Pending, RunRequest
 from tests.unit.flow.conftest import LEAVE, Talk, talking
 
 PERSON: dict[str, Any] = {
@@ -120,8 +121,7 @@ async def test_what_an_operator_has_another_one_takes_over_only_by_saying_so() -
         desk = talk.assistant.operators
         await talk("talk to a person")
         (handed,) = await desk.queue()
-        await desk.say(handed, "", by="Anna")
-        handed = await desk.find(handed.run.id)
+        await desk.say(handed, "", by="Anna")  # the others still see the queue as it was
         for act in (desk.say(handed, "Hello", by="Bo"), desk.hand_back(handed, {"amount": 1}, by="Bo")):
             with pytest.raises(InvalidInputError, match="Anna has this conversation"):
                 await act
@@ -145,6 +145,22 @@ async def test_an_operator_sees_the_conversations_of_their_flows_and_tenant_only
         assert await desk.queue(flows=frozenset({"leave"})) == []
         with pytest.raises(NotFoundError):
             await desk.find(handed.run.id, context={"tenantId": "other"})
+
+
+async def test_however_many_wait_the_earliest_of_a_tenant_are_in_the_queue() -> None:
+    async with at_the_desk() as talk:
+        journal = talk.assistant.journal
+        for number in range(1002):
+            tenant = {"tenantId": "acme" if number < 1 else "other"}
+            run = await journal.create(RunRequest(goal=f"{number}", metadata={"context": tenant}))
+            log = await journal.claim(run.id)
+            assert log is not None
+            async with log:
+                asked = Pending(id="desk", kind="operator")
+                log.add("approval_required", {}, status="input_required", pending=(asked,))
+        queue = await talk.assistant.operators.queue()
+        assert (len(queue), queue[0].about) == (1000, "0")
+        assert len(await talk.assistant.operators.queue(context={"tenantId": "acme"})) == 1
 
 
 async def test_without_an_operator_in_time_the_step_fails_and_says_so(tmp_path: Path) -> None:

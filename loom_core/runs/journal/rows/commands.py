@@ -98,7 +98,10 @@ def predict_run(run: Run, orders: Iterable[Command]) -> Run:
                 run = replace(run, status="working")
             case Abort():
                 run = replace(run, status="aborted", pending=())
-            case Reply() | OperatorMessage():
+            case OperatorMessage(id=id_, by=by):
+                asked = (each.taken(by) if each.id == id_ else each for each in run.pending)
+                run = replace(run, pending=tuple(asked))
+            case Reply():
                 pass
     return run
 
@@ -205,6 +208,12 @@ def _check_answer(
         raise InvalidInputError(
             f"The deadline for {order.id!r} has passed: it counts as refused.",
             advice="Send the run a message with what you want.",
+        )
+    takes_over = isinstance(order, OperatorMessage) and order.takes_over
+    if pending.taken_by not in {"", order.by} and not takes_over:
+        raise InvalidInputError(
+            f"{pending.taken_by} has this conversation.",
+            advice="Take it over from them first, if it is yours now.",
         )
     if isinstance(order, OperatorMessage):
         if pending.kind != "operator":
