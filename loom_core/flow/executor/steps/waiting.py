@@ -248,6 +248,12 @@ async def wait_outside(scene: RunScope, frame: Frame, step: StepConfig) -> StepO
 async def _wait(scene: RunScope, frame: Frame, key: str, wait: WaitConfig) -> StepOutcome:
     wording = scene.wording
     title = scene.flow_of(frame).title
+    event_key = scene.text(frame, wait.key)
+    if wait.key and not event_key:  # else any event without a key would be taken for it
+        raise InvalidInputError(
+            f"The key of the event {wait.event!r} is empty: {wait.key[:80]} has no value here.",
+            advice="Let the flow require the input, or ask for it before.",
+        )
     deadline = None if wait.timeout_seconds is None else time() + wait.timeout_seconds
     if not wait.event:
         deadline = _end_of(scene, frame, wait)
@@ -255,7 +261,7 @@ async def _wait(scene: RunScope, frame: Frame, key: str, wait: WaitConfig) -> St
         id=key,
         kind="event",
         tool=wait.event,
-        arguments={"key": scene.text(frame, wait.key)} if wait.key else {},
+        arguments={"key": event_key} if wait.key else {},
         reason=scene.text(frame, wait.text) or wording.waiting.format(flow=title),
         deadline=deadline,
     )

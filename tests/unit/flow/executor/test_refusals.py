@@ -148,8 +148,17 @@ async def test_numbers_that_json_does_not_have_are_refused_at_the_entrance(
     assert not api.asked
 
 
-@pytest.mark.parametrize("until", ["明天", "0001-01-01T00:00"])
-async def test_a_wait_for_a_time_that_cannot_come_is_a_failed_step(flows: Flows, until: str) -> None:
-    wait = {"stepId": "wait", "wait_for": {"until": "{$message}"}}
-    run = await flows([_flow(wait)]).execute("f", until)
-    assert f"'{until}' is no date or time" in run.problem
+@pytest.mark.parametrize(
+    ("wait", "problem"),
+    [
+        ({"until": "明天"}, "'明天' is no date or time"),
+        ({"until": "0001-01-01T00:00"}, "'0001-01-01T00:00' is no date or time"),
+        ({"event": "paid", "key": "{$inputs.order}"}, "The key of the event 'paid' is empty"),
+    ],
+)
+async def test_a_wait_for_what_cannot_come_is_a_failed_step(
+    flows: Flows, wait: dict[str, Any], problem: str
+) -> None:
+    schema = {"type": "object", "properties": {"order": {"type": "string"}}}
+    executor = flows([_flow({"stepId": "wait", "wait_for": wait}, input_schema=schema)])
+    assert problem in (await executor.execute("f")).problem
