@@ -489,7 +489,7 @@ def operator_text(result: OperatorResult) -> str:
     for each in result.conversations:
         queue = f" in {escape_controls(each.queue)}" if each.queue else ""
         who = f"{escape_controls(each.taken_by)} has it" if each.taken_by else f"waits{queue}"
-        since = datetime.fromtimestamp(each.created).astimezone().strftime("%H:%M")
+        since = datetime.fromtimestamp(each.created).astimezone().strftime("%Y-%m-%d %H:%M")
         budget.add(f"- {each.run_id} ({each.flow_id}, since {since}, {who}): {escape_controls(each.about)}")
     names = {"user": "Customer", "assistant": "Assistant", "operator": "Not read yet"}
     for message in result.messages:

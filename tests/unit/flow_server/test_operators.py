@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -68,7 +69,7 @@ def test_an_operator_works_at_the_command_line(command, write):
 
     listed = command("operator", "list")[1]
     assert run_id in listed
-    assert "waits in front): talk to a person" in listed
+    assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d, waits in front\): talk to a person", listed)
     code, out, _ = command("operator", "say", run_id, "Is", "20", "fine?", "--as", "Anna")
     assert code == 0
     assert "Anna has it" in out
