@@ -86,8 +86,8 @@ class DriverRegistry(ABC):
         return [replace(stored.run, driver=titles[stored.driver]) for stored in found]
 
     def release_runs(self, db: SQLConnection, driver: str) -> None:
-        """Release the runs of a driver, and forget it; part of a transaction."""
-        db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (driver,))
+        """Release the runs of a dead driver as interrupted, and forget it; part of a transaction."""
+        db.execute("UPDATE runs SET driver = '' WHERE driver = ?", (driver,))
         db.execute("DELETE FROM drivers WHERE id = ?", (driver,))
 
 
@@ -272,8 +272,18 @@ def find_unclaimed_runs(db: SQLConnection, driven: frozenset[str], drivers: Driv
         for row in rows
         if row["id"] not in driven
         and row["driver"] not in living
-        and (row["status"] == "working" or row["ordered"] or _has_missed_deadline(row["standing"]))
+        and (
+            row["status"] == "working"
+            or row["ordered"]
+            or _has_missed_deadline(row["standing"])
+            or (row["driver"] is not None and _is_flow(db, row["id"]))
+        )
     ]
+
+
+def _is_flow(db: SQLConnection, run_id: str) -> bool:
+    """Whether a run is of a flow, of which other branches may be at work than the one that waits."""
+    return find_run(db, run_id).run.request.metadata.get("kind") == "flow"
 
 
 def _has_missed_deadline(standing: str) -> bool:

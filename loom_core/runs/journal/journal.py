@@ -389,7 +389,7 @@ class Journal:
                 run = replace(run, request=replace(run.request, attachments=attachments))
         except BaseException:
             with CancelScope(shield=True):
-                await outbox.send(obeyed=[], release=True)
+                await outbox.send(obeyed=[], release=True, interrupted=True)
             release()
             raise
         return RunLog(
@@ -406,7 +406,8 @@ class Journal:
     async def find_unclaimed(self) -> list[str]:
         """Return the ids of runs that have work to do and that no process executes, oldest first.
 
-        They are working, have queued commands, or wait for an answer whose deadline has passed.
+        They are working, have queued commands, or wait for an answer whose deadline has passed; or they are
+        flows that were interrupted while something waited.
         """
         drivers, driven = await self.store.drivers(), frozenset(self._driven)
         self._looked = self.store.notifier.unclaimed.count
@@ -716,7 +717,7 @@ class RunLog:
         try:
             with CancelScope(shield=True):
                 applied = self._obeyed if error is not None else [*self._obeyed, *self._aborts]
-                await self._outbox.send(obeyed=applied, release=True)
+                await self._outbox.send(obeyed=applied, release=True, interrupted=error is not None)
             self._outbox.check()
         except StoreError:
             if error is None:

@@ -341,6 +341,7 @@ class _PendingWrites:
         waiting: futures of the waiters.
         durable: whether a waiter wants a flush to the disk.
         release: whether to release the claim.
+        interrupted: whether the execution was interrupted then.
     """
 
     events: list[StreamEvent] = field(default_factory=list["StreamEvent"])
@@ -352,6 +353,7 @@ class _PendingWrites:
     waiting: list[asyncio.Future[None]] = field(default_factory=list["asyncio.Future[None]"])
     durable: bool = False
     release: bool = False
+    interrupted: bool = False
 
     @property
     def empty(self) -> bool:
@@ -367,6 +369,7 @@ class _PendingWrites:
         self.waiting += later.waiting
         self.durable = self.durable or later.durable
         self.release = self.release or later.release
+        self.interrupted = self.interrupted or later.interrupted
 
 
 class Outbox(WriteJob):
@@ -437,7 +440,12 @@ class Outbox(WriteJob):
             self._open.blobs.append((number, media_type, content))
 
     def send(
-        self, *, obeyed: list[int], durable: bool = False, release: bool = False
+        self,
+        *,
+        obeyed: list[int],
+        durable: bool = False,
+        release: bool = False,
+        interrupted: bool = False,
     ) -> asyncio.Future[None]:
         """Write all queued changes; the future is done when they are in the file, or have failed."""
         done: asyncio.Future[None] = self._loop.create_future()
@@ -445,7 +453,7 @@ class Outbox(WriteJob):
             self._open.merge(self._held)
             self._held = _PendingWrites()
             self._open.applied += obeyed
-            self._open.release = release
+            self._open.release, self._open.interrupted = release, interrupted
             nothing = self._open.empty and self._in_flight.empty and not (durable and self._unflushed)
             if nothing:
                 done.set_result(None)
@@ -501,7 +509,8 @@ class Outbox(WriteJob):
                 )
         if parcel.release:
             batch.execute(
-                "UPDATE runs SET driver = NULL WHERE key = ? AND driver = ?", (self._run, self._driver)
+                "UPDATE runs SET driver = ? WHERE key = ? AND driver = ?",
+                ("" if parcel.interrupted else None, self._run, self._driver),
             )
 
     def _check_claim(self, batch: Batch) -> None:

@@ -30,7 +30,7 @@ CREATE TABLE runs (
     idempotency_key TEXT,        -- NULL for none
     created REAL NOT NULL,
     status TEXT NOT NULL,
-    driver TEXT,                 -- the process that drives it; NULL for none
+    driver TEXT,                 -- the process that drives it; NULL for none, '' if it was interrupted
     standing TEXT NOT NULL,      -- JSON: what else changes in a run
     unread BOOLEAN NOT NULL DEFAULT TRUE,  -- its words have changed since they were written into `run_words`
     UNIQUE (caller, idempotency_key)

@@ -329,3 +329,19 @@ async def test_what_was_for_a_call_is_not_tried_again_by_itself(
     for order in (Retry(), Resume()):
         with pytest.raises(InvalidInputError, match="was for a call of run run_outer"):
             await journal.send_commands(child.id, order)
+
+
+async def test_a_branch_goes_on_in_another_process_while_one_next_to_it_waits(
+    api: Api, flows: Flows, journal: Journal
+) -> None:
+    hanging = Hanging()
+    api.on("/look", hanging, {"ok": True})
+    look = {"stepId": "look", "operation": {"method": "GET", "url": "/look"}}
+    wait = {"stepId": "paid", "wait_for": {"event": "paid"}}
+    executor = flows([_flow({"stepId": "both", "parallel": [[wait], [look, _post("tell")]]})])
+    run = await _begun(executor)
+    await _break_off(executor, run, hanging.begun)
+    assert await journal.find_unclaimed() == [run.id]
+    run = await executor.resume(run.id)
+    assert ([each.id for each in run.pending], api.counts) == (["both/0/paid"], {"/look": 2, "/tell": 1})
+    assert await journal.find_unclaimed() == []
