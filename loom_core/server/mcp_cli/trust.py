@@ -162,6 +162,9 @@ class _ReviewedTool:
             return
         yield from (f"  {escape_controls(line)}" for line in self.tool.description.splitlines())
         yield f"  takes: {escape_controls(_arguments(self.tool.args_schema))}"
+        # A model reads what the server says of the arguments, too: instructions could stand there.
+        schema = json.dumps(dict(self.tool.args_schema), ensure_ascii=False)
+        yield f"  their schema: {escape_controls(schema)}"
         yield f"  declares that it {_claim(self.tool)}"
         if self.changes:
             yield "  what has changed:"
