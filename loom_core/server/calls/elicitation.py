@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.server.calls.client_input import InputUnavailableError
 from loom_core.server.calls.wellformed import well_formed
+from loom_core.tools.schemas.form import schema_problem
 
 if TYPE_CHECKING:
     from loom_core.server.calls.context import ToolContext
@@ -163,13 +164,15 @@ async def ask_form(
 
 
 def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Build the form for a JSON Schema; None if no form can express it.
+    """Build the form for a JSON Schema; None if no form can express it, or it is not a valid schema.
 
     Forms know plain fields only, and few keywords: the caller has to check all others.
 
     Args:
-        schema: of an object, or empty for a form without fields.
+        schema: of an object, or empty for a form without fields; it may come from another server.
     """
+    if schema_problem(schema):
+        return None
     fields: dict[str, Any] = {}
     for name, part in schema.get("properties", {}).items():
         field = _field(part)

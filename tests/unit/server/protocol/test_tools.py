@@ -103,6 +103,9 @@ async def test_a_long_description_is_cut_at_a_character(server, there):
         {"type": "array", "items": {"type": "string"}},
         True,
         {},
+        {"enum": 5},  # the schema of a question of an MCP server may be anything
+        {"oneOf": 3},
+        {"type": "array", "items": 7},
     ],
 )
 def test_no_form_has_room_for(field):
