@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from loom_core.mcp_client.connections.errors import Fault, FaultError
@@ -88,8 +87,9 @@ class Lineage:
 
 def _fingerprint(config: ServerConfig) -> str:
     """Hash a server's command, folder and settings, so that they cannot be read from it."""
+    program = program_of(config, path=config.env.get("PATH"))
     parts = [
-        str(Path(program_of(config, path=config.env.get("PATH")) or config.command).resolve()),
+        os.path.realpath(program) if program else config.command,  # what cannot be started needs no real path
         list(config.args),
         str(config.cwd or ""),
         sorted(config.env.items()),

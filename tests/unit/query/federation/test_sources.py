@@ -118,6 +118,18 @@ async def test_a_server_that_cannot_be_started_says_why_and_spoils_nothing(confi
         assert service.sources.live["far"].state == "failed"
 
 
+async def test_a_program_whose_link_leads_nowhere_does_not_end_the_other_sources(
+    configure, running, harbour, tmp_path
+):
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    configure({"near": harbour, "far": {"kind": "mcp", "server": {"command": str(link)}}})
+    async with running() as service:
+        result = await service.query("Who is the harbour master?")
+        assert "Ada Brown" in result.passages[0].text
+        assert "there is no program" in result.notes[1]
+
+
 async def test_a_server_that_is_not_in_mcp_json_is_told_with_what_to_do(configure, running):
     path = configure({"far": {"kind": "mcp", "server": "tracker"}})
     async with running() as service:
