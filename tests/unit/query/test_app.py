@@ -91,6 +91,19 @@ async def test_a_knowledge_base_that_another_program_makes_becomes_a_source(conn
         assert "山东" in answer.content[0].text
 
 
+async def test_the_first_knowledge_base_of_another_folder_becomes_a_source(configure, running, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    configure({"others": {"kind": "local", "home": "../other"}})
+    kb = build_kb(KbSettings(home=other, embedder="hashing"))
+    async with running() as service, Client(kb.protocol) as client:
+        assert list(service.sources.live) == []
+        await service.sources.refresh()
+        await client.call_tool("add", {"text": "青岛港在山东。", "source": "知识库"})
+        await service.sources.refresh()
+        assert list(service.sources.live) == ["知识库"]
+
+
 async def test_a_source_that_stays_as_it_is_keeps_what_it_has_read(configure, running, harbour, ports):
     configure({"harbour": harbour})
     async with running() as service:

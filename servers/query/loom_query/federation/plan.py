@@ -93,16 +93,22 @@ def plan(settings: Settings) -> SourcePlan:
                     sources[planned.name] = planned
         except (ConfigError, StoreError) as error:
             problems.append(SourceProblem(configured.name, configured.kind, error.message, error.advice))
+        except OSError as error:  # of a folder that cannot be looked at
+            message = f"{configured.where}: {error.filename} cannot be read: {error.strerror}."
+            advice = "Correct `home`, or the rights of that folder."
+            problems.append(SourceProblem(configured.name, configured.kind, message, advice))
     return SourcePlan(file, tuple(sources.values()), tuple(problems))
 
 
-def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
+def fingerprint(settings: Settings, file: QueryFile) -> object:
     """Return a fingerprint that changes when a plan may change: dates and sizes of its files. Blocks.
 
     Args:
         settings: settings of the run.
-        homes: Loom's folders that hold the knowledge bases.
+        file: the configuration, which names the folders that knowledge bases are in or may come to.
     """
+    local = [source.config for source in file.sources if isinstance(source.config, LocalConfig)]
+    homes = {settings.home, *(_home_of(config, settings) for config in local)}
     files: dict[Path, tuple[int, int]] = {}
     for path in (settings.config, user_file(settings.home)):
         try:
@@ -122,8 +128,16 @@ def _catalogue(home: Path, database: str) -> Catalogue:
 def _marks(home: Path, database: str) -> object:
     try:
         return _catalogue(home, database).marks()
-    except StoreError as error:  # the plan says so
+    except (StoreError, OSError) as error:  # the plan says so
         return str(error)
+
+
+def _home_of(config: LocalConfig, settings: Settings) -> Path:
+    """Return Loom's folder that a source's knowledge bases are in; it need not exist."""
+    if not config.home:
+        return settings.home
+    # `Path.expanduser` would raise an error for the folder of an unknown user.
+    return settings.config.parent / os.path.expanduser(config.home)  # noqa: PTH111
 
 
 def _plan_source(configured: ConfiguredSource, settings: Settings) -> Iterator[PlannedSource | SourceProblem]:
@@ -150,11 +164,9 @@ def _check_retriever(configured: ConfiguredSource, config: LocalConfig | Collect
 def _local(
     configured: ConfiguredSource, config: LocalConfig, settings: Settings
 ) -> Iterator[PlannedSource | SourceProblem]:
-    home = settings.home
-    if config.home:
-        home = settings.config.parent / Path(config.home).expanduser()
-        if not home.is_dir():
-            raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
+    home = _home_of(config, settings)
+    if config.home and not home.is_dir():
+        raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
     entries = {entry.name: entry for entry in _catalogue(home, settings.database_of(home)).list()}
     if not config.knowledge_base:
         for entry in entries.values():

@@ -99,12 +99,12 @@ class Sources:
         Raises:
             ConfigError: it cannot be read.
         """
-        self._seen = fingerprint(self.settings, self._homes())
+        self._seen = fingerprint(self.settings, self.file)
         self._take(plan(self.settings))
 
     async def refresh(self) -> None:
         """Reload what has changed on disk; a broken configuration changes nothing."""
-        seen = await to_thread.run_sync(fingerprint, self.settings, self._homes())
+        seen = await to_thread.run_sync(fingerprint, self.settings, self.file)
         if seen == self._seen:
             return
         self._seen = seen
@@ -159,9 +159,6 @@ class Sources:
                 tasks.start_soon(source.close)
         for library in self._libraries.values():
             library.close()
-
-    def _homes(self) -> frozenset[Path]:
-        return frozenset({self.settings.home, *self._libraries})
 
     def _take(self, planned: SourcePlan) -> list[LiveSource]:
         """Apply a plan: open new sources, keep unchanged ones, and return those to close."""

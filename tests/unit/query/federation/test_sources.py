@@ -130,6 +130,19 @@ async def test_a_program_whose_link_leads_nowhere_does_not_end_the_other_sources
         assert "there is no program" in result.notes[1]
 
 
+@pytest.mark.parametrize("folder", ["~no-such-user/loom", "长" * 300])
+async def test_a_change_to_a_folder_that_cannot_be_looked_at_costs_its_source_only(
+    configure, running, harbour, folder
+):
+    configure({"near": harbour})
+    async with running() as service:
+        configure({"near": harbour, "far": {"kind": "local", "home": folder}})
+        await service.sources.refresh()
+        assert list(service.sources.live) == ["near"]
+        assert folder in service.sources.problems[0].message
+        await service.sources.refresh()
+
+
 async def test_a_server_that_is_not_in_mcp_json_is_told_with_what_to_do(configure, running):
     path = configure({"far": {"kind": "mcp", "server": "tracker"}})
     async with running() as service:
