@@ -68,6 +68,7 @@ class RemoteTools:
             self._named |= set(names)
         for name in names:
             if name not in self._loading:
+                self._failures.pop(name, None)
                 self._loading[name] = anyio.Event()
                 self._tasks.start_soon(self._load, registry, name)
         return names
@@ -93,7 +94,7 @@ class RemoteTools:
                     await self._loading[name].wait()
         for name in self._named.intersection(chosen):
             if name in self._failures:
-                error = self._failures.pop(name)
+                error = self._failures[name]
                 raise ConfigError(
                     f"The MCP server {name}, which {self._user} names, cannot be started: {error.message}",
                     advice=error.advice,
