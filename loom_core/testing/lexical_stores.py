@@ -249,6 +249,10 @@ class LexicalIndexContract:
                         isclose(score, best, rel_tol=1e-5)
                         for (_, score), best in zip(hits, expected, strict=True)
                     )
+                    holding = {key for key in every.keys() & set(chosen) if key % 3}
+                    [found] = index.search([LexicalQuery(["a", "b"], limit, "all", among=chosen)])
+                    assert _keys(found) <= holding
+                    assert len(found) == min(limit, len(holding))
 
     def test_takes_tens_of_thousands_and_large_keys(self) -> None:
         with self.empty_index() as index:

@@ -168,9 +168,17 @@ class TantivyIndex:
         if limit < 1 or not query.tokens or not all(map(is_searchable, query.tokens)):
             return []
         found = self._all_of(query.tokens) if query.match == "all" else self._beginning_with(*query.tokens)
-        if query.among is not None:
-            found = self._within(self._set_of(query.among), found)
-        return [(key, 0.0) for key in self._run_query(found, limit)[0]]
+        return [(key, 0.0) for key in self._find(found, limit, query.among)]
+
+    def _find(self, query: tantivy.Query, limit: int, among: Collection[int] | None) -> list[int]:
+        if among is None:
+            return self._run_query(query, limit)[0]
+        if len(among) > _FEW_KEYS:
+            keys, _ = self._run_query(query, _KEY_SET_COST)
+            if len(keys) < _KEY_SET_COST:  # all that exist: cheaper to filter here
+                wanted = among if isinstance(among, ChunkKeys) else ChunkKeys(among)
+                return [keys[place] for place in wanted.places(keys)[:limit]]
+        return self._run_query(self._within(self._set_of(among), query), limit)[0]
 
     def _rank(
         self, tokens: Sequence[str], limit: int, among: Collection[int] | None

@@ -54,6 +54,20 @@ def test_everything_committed_is_there_after_reopening(tmp_path: Path) -> None:
     index.close()
 
 
+def test_words_of_very_many_passages_are_found_among_the_allowed_ones(tmp_path: Path) -> None:
+    index = TantivyIndex(tmp_path)
+    index.add((key, ["every", "even" if key % 2 == 0 else "odd"]) for key in range(1, 10_101))
+    index.commit()
+    allowed = range(9_001, 10_101)
+    [found, few] = index.search(
+        [LexicalQuery(["every"], limit, match="all", among=allowed) for limit in (None, 7)]
+    )
+    assert {key for key, _ in found} == set(allowed)
+    assert len(few) == 7
+    assert {key for key, _ in few} <= set(allowed)
+    index.close()
+
+
 def test_a_killed_writer_leaves_no_lock_and_loses_only_what_was_not_committed(tmp_path: Path) -> None:
     end(writer_in_another_process(tmp_path))
     index = TantivyIndex(tmp_path)
