@@ -1,15 +1,16 @@
-"""Rows of vectors: validated, and kept with a key for each in memory or in two files."""
+"""Rows of vectors: validated, and kept with a key for each in memory or in files."""
 
 from __future__ import annotations
 
 import errno
 import mmap
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
+from loom_core.knowledge.indexes.engines.vector_codes import code_type, encode
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -33,12 +34,14 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Rows(NamedTuple):
     """Rows as a reader sees them: `matrix[:used]`, with the keys in `keys[:used]` or `DEAD`.
 
-    Rows are only added after `used`. In files, a key may become `DEAD` while a reader uses it.
+    Rows are only added after `used`. In files, a key may become `DEAD` while a reader uses it, and `codes`
+    has the rows once more, rounded to 8 bits a number.
     """
 
     matrix: NDArray[np.float32]
     keys: NDArray[np.int64]
     used: int
+    codes: NDArray[np.void] | None = None
 
 
 def no_rows(dimension: int, *, room: int = 0) -> Rows:
@@ -129,15 +132,15 @@ class MemoryRows:
 
 
 class FileRows:
-    """Rows in a file of float32 numbers and a file of int64 keys, mapped into memory.
+    """Rows in files of float32 numbers, of int64 keys and of 8-bit codes, mapped into memory.
 
     All readers share the pages, and opening reads none. The matrix file grows in steps ahead of its rows (as
-    a sparse file), so that readers seldom remap it. Rows are written before their keys. The caller stores
-    the number of valid rows, so rows after them, left by a crash, are overwritten. A key is deleted in place,
-    visible to every reader at once. Numbers are in native byte order: the files stay on the machine.
+    a sparse file), so that readers seldom remap it. Rows and codes are written before their keys. The caller
+    stores the number of valid rows, so rows after them, left by a crash, are overwritten. A key is deleted in
+    place, visible to every reader at once. Numbers are in native byte order: the files stay on the machine.
 
     Args:
-        stem: path of both files without the suffixes `.f32` and `.keys`.
+        stem: path of the files without the suffixes `.f32`, `.keys` and `.i8`.
         dimension: length of a row.
         used: number of valid rows.
         writable: whether this process adds and deletes rows; the files are created if absent.
@@ -151,18 +154,18 @@ class FileRows:
         self._path = stem
         self._row_bytes = dimension * _NUMBER_BYTES
         self._dimension = dimension
+        self._code_type = code_type(dimension)
         self._rows = no_rows(dimension)
         mode = "r+b" if writable else "rb"
-        with self._translate_errors():
-            if writable and not used:
-                for suffix in (".f32", ".keys"):
-                    stem.with_name(stem.name + suffix).write_bytes(b"")
-            self._matrix_file: BinaryIO = stem.with_name(stem.name + ".f32").open(mode, buffering=0)
-            try:
-                self._keys_file: BinaryIO = stem.with_name(stem.name + ".keys").open(mode, buffering=0)
-            except OSError:
-                self._matrix_file.close()
-                raise
+        with self._translate_errors(), ExitStack() as opened:
+            files: list[BinaryIO] = []
+            for suffix in (".f32", ".keys", ".i8"):
+                path = stem.with_name(stem.name + suffix)
+                if writable and not used:
+                    path.write_bytes(b"")
+                files.append(opened.enter_context(path.open(mode, buffering=0)))
+            self._matrix_file, self._keys_file, self._codes_file = files
+            self._open_files = opened.pop_all()
         try:
             self._rows = self._map_rows(used)
         except (IndexDamagedError, StoreError):
@@ -186,6 +189,7 @@ class FileRows:
             if end > self._capacity():
                 self._matrix_file.truncate((end + max(_FIRST_ROWS, end // 4)) * self._row_bytes)
             self._write(self._matrix_file, used * self._row_bytes, matrix.tobytes())
+            self._write(self._codes_file, used * self._code_type.itemsize, encode(matrix).tobytes())
             self._write(self._keys_file, used * _KEY_BYTES, keys.tobytes())
         self._rows = self._map_rows(end)
 
@@ -212,29 +216,34 @@ class FileRows:
             IndexDamagedError: they were truncated.
         """
         with self._translate_errors():
-            for file, size in ((self._matrix_file, self._row_bytes), (self._keys_file, _KEY_BYTES)):
+            for file, size in self._sizes():
                 if os.fstat(file.fileno()).st_size < self._rows.used * size:
                     raise IndexDamagedError(f"{file.name} is too short.", advice=REBUILD_ADVICE)
 
     def flush(self) -> None:
         """Make all changes durable."""
         with self._translate_errors():
-            os.fsync(self._matrix_file.fileno())
-            os.fsync(self._keys_file.fileno())
+            for file, _ in self._sizes():
+                os.fsync(file.fileno())
 
     def close(self) -> None:
         """Release the files. Readers keep their maps."""
-        self._matrix_file.close()
-        self._keys_file.close()
+        self._open_files.close()
+
+    def _sizes(self) -> list[tuple[BinaryIO, int]]:
+        """Return the files with the bytes of a row in each."""
+        return [
+            (self._matrix_file, self._row_bytes),
+            (self._keys_file, _KEY_BYTES),
+            (self._codes_file, self._code_type.itemsize),
+        ]
 
     def _map_rows(self, used: int) -> Rows:
-        """Map both files as far as needed; reuse existing maps."""
+        """Map the files as far as needed; reuse existing maps."""
         import numpy as np
 
         with self._translate_errors():
-            keys_size = os.fstat(self._keys_file.fileno()).st_size
-            capacity = self._capacity()
-            if used > capacity or used * _KEY_BYTES > keys_size:
+            if any(os.fstat(file.fileno()).st_size < used * size for file, size in self._sizes()):
                 raise IndexDamagedError(
                     f"{self._path} has fewer than its {used} rows.", advice=REBUILD_ADVICE
                 )
@@ -242,11 +251,15 @@ class FileRows:
                 return no_rows(self._dimension)
             matrix = self._rows.matrix
             if used > len(matrix):
+                capacity = self._capacity()
                 pages = self._map(self._matrix_file, capacity * self._row_bytes)
                 numbers = np.frombuffer(pages, dtype=np.float32, count=capacity * self._dimension)
                 matrix = numbers.reshape(capacity, self._dimension)
             keys = np.frombuffer(self._map(self._keys_file, used * _KEY_BYTES), dtype=np.int64)
-            return Rows(matrix, keys, used)
+            codes = np.frombuffer(
+                self._map(self._codes_file, used * self._code_type.itemsize), dtype=self._code_type
+            )
+            return Rows(matrix, keys, used, codes)
 
     def _map(self, file: BinaryIO, size: int) -> mmap.mmap:
         return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)

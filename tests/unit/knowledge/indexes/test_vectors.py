@@ -193,7 +193,9 @@ def test_what_a_writer_did_before_it_died_is_done_again_without_a_trace(
         assert store.changes.state("vectors").generation == 1
 
 
-@pytest.mark.parametrize("group", ["alphabetic.f32", "alphabetic.keys", "zh.f32", "zh.keys", "state.json"])
+@pytest.mark.parametrize(
+    "group", ["alphabetic.f32", "alphabetic.keys", "alphabetic.i8", "zh.f32", "zh.keys", "state.json"]
+)
 @pytest.mark.parametrize("size", [None, 0, 11])
 def test_files_that_are_gone_emptied_or_cut_off_are_found_and_rebuilt(
     store: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
