@@ -99,12 +99,12 @@ def test_a_server_that_was_killed_is_asked_again_once_it_is_back(
 def test_a_server_that_hangs_is_not_waited_for(
     server: StoreServer, index: ChromaServerIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chroma_server, "_SEARCH_SECONDS", 0.5)
-    monkeypatch.setattr(chroma_server, "_CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(chroma_server, "_WRITE_SECONDS", 0.5)
     new = open_index(f"http://127.0.0.1:{server.port}")
     find_first(index)
     server.pause()
+    monkeypatch.setattr(chroma_server, "_SEARCH_SECONDS", 0.5)
+    monkeypatch.setattr(chroma_server, "_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(chroma_server, "_WRITE_SECONDS", 0.5)
     try:
         for act in (lambda: find_first(index), lambda: index.delete([1]), lambda: find_first(new)):
             with pytest.raises(StoreUnavailableError, match="does not answer in time"):
