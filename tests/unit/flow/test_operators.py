@@ -12,6 +12,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.flow.operators import SpokenMessage
+from loom_core.runs.commands import InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending, RunRequest
 from tests.unit.flow.conftest import LEAVE, Talk, talking
@@ -211,6 +212,16 @@ async def test_an_event_goes_to_the_runs_that_wait_for_it_with_its_key() -> None
             await desk.send_event("payment.received", key="A1", payload={"amount": 7})
         with pytest.raises(NotFoundError):
             await desk.send_event("payment.received", key="B2", caller="someone else")
+
+
+async def test_an_event_that_is_declined_has_not_come() -> None:
+    async with at_the_desk(PAID) as talk:
+        reply = await talk("付款A1")
+        (pending,) = reply.pending
+        host, journal = talk.assistant.host, talk.assistant.journal
+        run = await host.send_commands(reply.run_id, InputResponse(id=pending.id, action="decline"))
+        run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
+        assert (run.status, run.output) == ("aborted", "好的，没有执行。")
 
 
 @pytest.mark.parametrize(

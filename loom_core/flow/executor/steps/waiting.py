@@ -266,6 +266,8 @@ async def _wait(scene: RunScope, frame: Frame, key: str, wait: WaitConfig) -> St
         deadline=deadline,
     )
     told = await scene.questions.wait_outside(pending)
+    if told is not None and told.action != "accept":
+        return StepOutcome(status="declined", problem=wording.declined)
     if not wait.event:
         return StepOutcome()
     if told is None:
