@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import InvalidInputError, NotFoundError
@@ -44,6 +43,11 @@ class Handover:
         """Its subject in the words of the flow; else the user's message that started the flow."""
         return str(self.pending.arguments.get("about") or self.run.request.goal)
 
+    @property
+    def since(self) -> float:
+        """When the user began to wait, in seconds since 1970; in old journals, when the run began."""
+        return self.run.created if self.pending.since is None else self.pending.since
+
 
 @dataclass(frozen=True, slots=True)
 class SpokenMessage:
@@ -69,7 +73,7 @@ class OperatorDesk:
     async def queue(
         self, *, flows: frozenset[str] | None = None, context: Mapping[str, str] | None = None
     ) -> list[Handover]:
-        """Return the conversations with operators or waiting for one, the earliest runs first, at most 1000.
+        """Return the conversations with operators or waiting for one, the longest wait first, at most 1000.
 
         Args:
             flows: ids of the flows that the operator may see; None for all.
@@ -78,7 +82,7 @@ class OperatorDesk:
         runs = await self._journal.runs(waits_for="operator", limit=-1)
         visible = (run for run in reversed(runs) if _is_visible(run, flows, context or {}))
         found = (Handover(run, each) for run in visible for each in run.pending if each.kind == "operator")
-        return list(islice(found, _MOST))
+        return sorted(found, key=lambda each: each.since)[:_MOST]
 
     async def find(
         self,

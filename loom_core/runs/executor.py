@@ -181,7 +181,7 @@ class RunRecorder(ABC, Generic[_State]):
         if before is None:
             self._add("operator_message", payload, None)
             return
-        taken = before.taken(said.by)
+        taken = before.taken(said.by, replied=bool(said.text))
         self.state.add_pending(taken)
         self._add("operator_message", payload, asdict(taken), **self._waiting_changes())
 
@@ -277,6 +277,12 @@ class HumanBroker:
             self._record.close_question(said.id, action=said.action, by=said.by, reason=said.reason)
         if said.id in self._said:
             self._said[said.id].set()
+
+    def update_deadlines(self) -> None:
+        """Wake what waits for operators: a message has changed their deadlines."""
+        for pending in self._record.state.pending.values():
+            if pending.kind == "operator" and pending.id in self._said:
+                self._said[pending.id].set()
 
     def _decide_others(self, decided: Pending, said: ApprovalDecision) -> None:
         """Approve the other pending calls that the decision covers: same tool, same fingerprint."""
@@ -542,8 +548,10 @@ class RunExecutor(ABC, Generic[_R]):
                     self._people.apply_response(order)
             case Reply():
                 record.record_message(order.text)
+                self._update_deadlines()
             case OperatorMessage():
                 record.record_operator_message(order)
+                self._update_deadlines()
             case Pause():
                 if not record.paused:
                     self._resumed = anyio.Event()
@@ -555,6 +563,10 @@ class RunExecutor(ABC, Generic[_R]):
             case Abort():
                 self._abort = order
                 self._stop()
+
+    def _update_deadlines(self) -> None:
+        if self._people is not None:
+            self._people.update_deadlines()
 
     def _stop(self) -> None:
         """Cancel running work, as the run is aborted."""

@@ -207,7 +207,10 @@ class Pending:
         asks_again: whether the sender reads any answer, and asks again if it does not fit: the answer may be
             conversational, or correct an earlier one.
         deadline: when the request counts as refused, in seconds since 1970; None for never. For a time that
-            a flow waits for, that time.
+            a flow waits for, that time. For an operator who has taken it, when it is in the queue again.
+        reply_seconds: for an operator: the seconds to answer the user, once they have taken it; None for no
+            limit.
+        since: for an operator: when the user began to wait for one, in seconds since 1970; None if unknown.
     """
 
     id: str
@@ -223,6 +226,8 @@ class Pending:
     schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asks_again: bool = False
     deadline: float | None = None
+    reply_seconds: float | None = None
+    since: float | None = None
 
     @property
     def for_user(self) -> bool:
@@ -234,9 +239,16 @@ class Pending:
         """The operator who has the conversation; empty as long as it waits in the queue."""
         return str(self.arguments.get("taken_by", "")) if self.kind == "operator" else ""
 
-    def taken(self, operator: str) -> Pending:
-        """Return the request as an operator has taken it: it has no deadline any more."""
-        return replace(self, arguments={**self.arguments, "taken_by": operator}, deadline=None)
+    def taken(self, operator: str, *, replied: bool) -> Pending:
+        """Return the request as an operator has taken it; they have a deadline until they reply."""
+        limit = None if replied else self.reply_seconds
+        deadline = None if limit is None else time.time() + limit
+        return replace(self, arguments={**self.arguments, "taken_by": operator}, deadline=deadline)
+
+    def released(self) -> Pending:
+        """Return the request as it is in the queue again: its operator has not answered the user in time."""
+        kept = {name: value for name, value in self.arguments.items() if name != "taken_by"}
+        return replace(self, arguments=kept, deadline=None)
 
     @property
     def takes_answer(self) -> bool:

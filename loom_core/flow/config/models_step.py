@@ -209,6 +209,13 @@ class HandoverConfig(ConfigSection):
         le=_LONGEST_WAIT,
         description="Seconds until the step fails, if no operator has taken the conversation.",
     )
+    reply_seconds: float | None = Field(
+        default=900.0,
+        gt=0,
+        le=_LONGEST_WAIT,
+        description="Seconds that an operator who has the conversation has to answer the user; then it is in "
+        "the queue again.",
+    )
 
 
 def _parse_criteria(written: object) -> object:

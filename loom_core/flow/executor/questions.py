@@ -166,16 +166,19 @@ class FlowQuestions:
     async def wait_outside(self, pending: Pending) -> InputResponse | None:
         """Wait for an event, a time or an operator; return the response, also one from the journal.
 
-        None if the deadline has passed without one.
+        None if the deadline has passed without one. An operator who does not answer the user before theirs
+        does not have the conversation any more.
         """
         state, id_ = self._record.state, pending.id
-        if id_ not in state.answers:
+        while id_ not in state.answers:
             state.calls.add(id_)
             self._people.ask(state.pending.get(id_, pending))
-        while id_ not in state.answers:
-            latest = state.pending[id_]  # an operator who takes it changes its deadline
+            latest = state.pending[id_]  # messages to and from an operator change its deadline
             if latest.deadline is not None and time() >= latest.deadline:
-                return None
+                if not latest.taken_by:
+                    return None
+                latest = latest.released()
+                self._record.record_request(latest)
             with self._mark_waiting(latest):
                 await self._people.wait_for_response(latest)
         return state.answers[id_]

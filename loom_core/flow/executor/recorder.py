@@ -179,8 +179,13 @@ class FlowRecorder(RunRecorder[FlowState]):
         return super()._state_of_request(pending) or {}  # what the user has read is read after a crash, too
 
     def record_message(self, text: str) -> None:
-        """Record a message of the user."""
-        self._record("message_received", {"text": text}, {})
+        """Record a message of the user; an operator who has the conversation has limited time to answer."""
+        taken = next((each for each in self.state.pending.values() if each.taken_by), None)
+        kept: dict[str, Any] = {}
+        if taken is not None and taken.deadline is None:
+            kept = asdict(taken.taken(taken.taken_by, replied=False))
+        self.state.apply("message_received", {"text": text}, kept)
+        self._add("message_received", {"text": text}, kept, **self._waiting_changes())
 
     def record_answer(self, answered: InputResponse) -> None:
         """Record the answer to a question of the flow or of a tool."""

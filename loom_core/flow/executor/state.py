@@ -278,6 +278,8 @@ class FlowState:
                 self.add_pending(Pending(**kept))
             case "message_received":
                 self.replies.append(told["text"])
+                if kept:
+                    self.add_pending(Pending(**kept))
             case "resumed":
                 self._resume(kept["seconds"])
                 if "retry" in kept:

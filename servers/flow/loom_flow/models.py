@@ -171,8 +171,10 @@ class HandoverInfo(BaseModel):
     queue: str
     about: str
     taken_by: str = Field(description="The operator who has it; empty as long as it waits.")
-    created: float = Field(description="Seconds since 1970.")
-    deadline: float | None = Field(description="Until when an operator has to take it.")
+    created: float = Field(description="Since when the user waits, in seconds since 1970.")
+    deadline: float | None = Field(
+        description="Until when an operator has to take it, or the one who has it to answer the user."
+    )
     agreed_schema: dict[str, Any] = Field(description="JSON Schema of what is returned.")
 
 

@@ -468,7 +468,7 @@ def handover_info(handover: Handover) -> HandoverInfo:
         queue=pending.tool,
         about=handover.about,
         taken_by=pending.taken_by,
-        created=run.created,
+        created=handover.since,
         deadline=pending.deadline,
         agreed_schema=dict(pending.schema),
     )

@@ -148,6 +148,34 @@ async def test_an_operator_sees_the_conversations_of_their_flows_and_tenant_only
             await desk.find(handed.run.id, context={"tenantId": "other"})
 
 
+async def test_an_operator_who_does_not_answer_the_user_in_time_has_the_conversation_no_more() -> None:
+    desk_step = {"stepId": "desk", "handover": {"reply_seconds": 1e-3}}
+    ask = {"stepId": "topic", "ask": "About what?"}
+    slow = {**PERSON, "steps": [ask, desk_step], "response": "Done."}
+    quick = {**PERSON, "flow_id": "quick", "trigger_patterns": ["quick"], "steps": [desk_step]}
+    async with at_the_desk(slow, quick, look_seconds=0.01) as talk:
+        desk, journal = talk.assistant.operators, talk.assistant.journal
+
+        async def wait_until_released(run_id: str) -> None:
+            while (run := await journal.get(run_id)).pending[0].taken_by:
+                await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
+
+        later = await talk("talk to a person")
+        earlier = await talk("quick", session_id="")
+        await talk("a refund", session_id=later.session_id)
+        assert [each.run.id for each in await desk.queue()] == [earlier.run_id, later.run_id]
+
+        await desk.say(await desk.find(later.run_id), "What is wrong with it?", by="Anna")
+        assert (await desk.find(later.run_id)).pending.deadline is None  # it is the user's turn
+        await talk("It is broken.", session_id=later.session_id)
+        await wait_until_released(later.run_id)
+        assert [each.run.id for each in await desk.queue()] == [earlier.run_id, later.run_id]
+        await desk.say(await desk.find(later.run_id), "", by="Bo")  # takes it, and says nothing
+        await wait_until_released(later.run_id)
+        run = await desk.hand_back(await desk.find(later.run_id), {}, by="Anna")
+        assert (run.status, run.output) == ("completed", "Done.")
+
+
 async def test_however_many_wait_the_earliest_of_a_tenant_are_in_the_queue() -> None:
     async with at_the_desk() as talk:
         journal = talk.assistant.journal

@@ -311,6 +311,8 @@ async def _hand_over(scene: RunScope, frame: Frame, key: str, handover: Handover
         reason=scene.text(frame, handover.text) or wording.handed_over,
         schema=dict(handover.agreed or {}),
         deadline=None if seconds is None else time() + seconds,
+        reply_seconds=handover.reply_seconds,
+        since=time(),
     )
     told = await scene.questions.wait_outside(pending)
     if told is None:

@@ -98,8 +98,9 @@ def predict_run(run: Run, orders: Iterable[Command]) -> Run:
                 run = replace(run, status="working")
             case Abort():
                 run = replace(run, status="aborted", pending=())
-            case OperatorMessage(id=id_, by=by):
-                asked = (each.taken(by) if each.id == id_ else each for each in run.pending)
+            case OperatorMessage(id=id_, by=by, text=text):
+                replied = bool(text)
+                asked = (each.taken(by, replied=replied) if each.id == id_ else each for each in run.pending)
                 run = replace(run, pending=tuple(asked))
             case Reply():
                 pass
@@ -204,7 +205,7 @@ def _check_answer(
             if waiting
             else "It waits for nothing; it may be decided already.",
         )
-    if pending.deadline is not None and pending.deadline < time.time():
+    if pending.deadline is not None and pending.deadline < time.time() and not pending.taken_by:
         raise InvalidInputError(
             f"The deadline for {order.id!r} has passed: it counts as refused.",
             advice="Send the run a message with what you want.",
