@@ -34,11 +34,15 @@ class Webhook:
 
     async def serve(self, request: Request) -> Response:
         """Serve a post: 200 with the answer; 400 for invalid input, 404, or 503 to repeat it later."""
+        body = await request.body()
         try:
-            body = await request.body()
-            answer = await self.function(dict(request.query_params), json.loads(body) if body else None)
+            posted: object = json.loads(body) if body else None
         except (ValueError, RecursionError):
             return _refusal(400, "The body is not JSON.", "Post JSON, or nothing.")
+        try:
+            answer = await self.function(dict(request.query_params), posted)
+        except RecursionError:
+            return _refusal(400, "The body is nested too deeply.", "Post flatter JSON.")
         except NotFoundError as error:
             return _refusal(404, error.message, error.advice)
         except InvalidInputError as error:
