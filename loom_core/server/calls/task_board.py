@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -45,9 +46,9 @@ class TaskLimits:
     """Limits and retention of tasks.
 
     Attributes:
-        per_caller: maximum of tasks of one caller, including finished ones that are still kept.
-        in_all: maximum of tasks of all callers.
-        keep: retention of a task after its end.
+        per_caller: maximum of running tasks of one caller, and of finished ones that are kept for it.
+        in_all: maximum of running tasks of all callers, and of finished ones.
+        keep: retention of a task after its end; beyond the maximum, the oldest ones go earlier.
         poll: interval at which a client should poll.
     """
 
@@ -212,11 +213,13 @@ class TaskBoard:
         """Make a task of a call, or None if there are too many."""
         now = datetime.now(UTC)
         self._forget(now)
+        self._drop_oldest()
         owner = current_caller().id
-        mine = sum(task.owner == owner for task, _ in self._tasks.values())
-        if mine >= self._limits.per_caller or len(self._tasks) >= self._limits.in_all:
+        running = [task.owner for task, _ in self._tasks.values() if not task.finished]
+        mine = running.count(owner)
+        if mine >= self._limits.per_caller or len(running) >= self._limits.in_all:
             _log.warning(
-                "a call did not become a task: %d tasks of this caller, %d in total", mine, len(self._tasks)
+                "a call did not become a task: %d tasks of this caller run, %d in total", mine, len(running)
             )
             return None
         task = Task(call.seal(secrets.token_urlsafe(24)), owner, now, now, message=message)
@@ -243,6 +246,16 @@ class TaskBoard:
         for id_, (task, _) in list(self._tasks.items()):
             if task.finished and now - task.updated > self._limits.keep:
                 del self._tasks[id_]
+
+    def _drop_oldest(self) -> None:
+        """Drop the finished tasks that are too many, those that ended first before the others."""
+        kept: Counter[str] = Counter()
+        finished = (task for task, _ in self._tasks.values() if task.finished)
+        for task in sorted(finished, key=lambda task: task.updated, reverse=True):
+            if kept[task.owner] < self._limits.per_caller and kept.total() < self._limits.in_all:
+                kept[task.owner] += 1
+            else:
+                del self._tasks[task.id]
 
 
 def _seal_of(ctx: ServerRequestContext[Any, Any]) -> Callable[[str], str]:

@@ -273,10 +273,24 @@ async def test_a_finished_task_is_forgotten_after_a_while(kitchen):
             await until(client, task_id, "never")
 
 
+@pytest.mark.parametrize("limits", [{"per_caller": 2}, {"in_all": 2}])
+async def test_finished_tasks_leave_room_for_others_and_the_oldest_go_first(kitchen, limits):
+    limit(kitchen.server, **limits)
+    kitchen.go_on.set()
+    async with connected(kitchen.server.protocol) as (client, start):
+        dishes = []
+        for dish in ("soup", "fish", "rice", "cake"):
+            dishes.append(await start("cook", dish=dish))
+            await until(client, dishes[-1], "completed")
+        with pytest.raises(MCPError, match="There is no such task"):
+            await get(client, dishes[0])
+        assert [(await get(client, task_id)).status for task_id in dishes[1:]] == ["completed"] * 3
+
+
 @pytest.mark.parametrize("limits", [{"per_caller": 1}, {"in_all": 1}])
 async def test_a_call_that_would_be_one_task_too_many_stays_a_call(kitchen, limits):
     limit(kitchen.server, **limits)
-    async with connected(kitchen.server.protocol) as (client, start):
-        await start("cook", dish="soup")
+    async with connected(kitchen.server.protocol, elicitation_callback=fail_when_asked) as (client, start):
+        await start("chat")  # it waits for an answer
         kitchen.go_on.set()
         assert text(await client.call_tool("cook", {"dish": "fish"})) == "fish as a call"
