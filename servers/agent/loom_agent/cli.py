@@ -17,6 +17,7 @@ from loom_agent.settings import Settings
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
+from loom_core.server.cli.option_types import fraction, whole_number
 from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
 from loom_core.server.cli.token_command import add_token_context
 from loom_core.server.program import ServerProgram
@@ -199,11 +200,12 @@ def _evaluation(commands: ServerCommands) -> None:
     )
     _profile(evaluation)
     _limits(evaluation)
+    several = whole_number()
     evaluation.add_argument(
-        "--runs", type=_from_one, default=1, metavar="N", help="run every case so often (default 1)"
+        "--runs", type=several, default=1, metavar="N", help="run every case so often (default 1)"
     )
     evaluation.add_argument(
-        "--parallel", type=_from_one, default=4, metavar="N", help="so many runs at the same time (default 4)"
+        "--parallel", type=several, default=4, metavar="N", help="so many runs at the same time (default 4)"
     )
     evaluation.add_argument(
         "--approve",
@@ -215,7 +217,7 @@ def _evaluation(commands: ServerCommands) -> None:
     )
     evaluation.add_argument(
         "--at-least",
-        type=_share,
+        type=fraction,
         default=1.0,
         metavar="SHARE",
         help="share of the runs that must pass for exit code 0, such as 0.9 (default 1)",
@@ -228,20 +230,6 @@ def _evaluation(commands: ServerCommands) -> None:
 
 def _journal(command: argparse.ArgumentParser, text: str) -> None:
     command.add_argument("--journal", type=Path, metavar="FILE", help=text)
-
-
-def _from_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("not 1 or more")
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError("not from 0 to 1")
-    return number
 
 
 def _runs(commands: ServerCommands) -> None:
@@ -285,7 +273,7 @@ def _runs(commands: ServerCommands) -> None:
     runs.add_argument("--profile", default="", metavar="NAME", help="with fork: another profile")
     runs.add_argument("--reason", default="", help="with deny and abort: why")
     runs.add_argument("--status", action="append", default=[], help="with list: only these (may be repeated)")
-    runs.add_argument("--limit", type=int, default=20, help="with list: how many (default 20)")
+    runs.add_argument("--limit", type=whole_number(), default=20, help="with list: how many (default 20)")
     add_html_option(runs)
     runs.add_argument("--quiet", action="store_true", help="with resume and fork: show the answer only")
     _journal(runs, _KEPT)

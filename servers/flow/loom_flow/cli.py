@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
+from loom_core.server.cli.option_types import whole_number
 from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
 from loom_core.server.cli.token_command import add_token_context
 from loom_core.server.program import ServerProgram
@@ -219,7 +220,7 @@ def _add_run_commands(commands: ServerCommands) -> None:
     runs.add_argument("query", nargs="*", default=[], help="words of their messages and outcomes")
     runs.set_defaults(takes_more="query")
     runs.add_argument("--status", action="append", default=[], help="only these (may be repeated)")
-    runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
+    runs.add_argument("--limit", type=whole_number(), default=20, help="how many (default 20)")
     add_html_option(runs)
 
     status = commands.add("status", "show the state of a run")

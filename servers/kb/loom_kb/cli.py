@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
+from loom_core.server.cli.option_types import fraction, whole_number
 from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, add_profile
 from loom_core.server.program import ServerProgram
 from loom_kb import PROGRAM
@@ -37,6 +38,7 @@ _GRAPH, _GRAPH_SECRET = "LOOM_KB_GRAPH", "LOOM_GRAPH_SECRET"
 _LEXICAL_SECRET = "LOOM_LEXICAL_SECRET"
 _MOST_ENTITIES = 20_000  # a browser can still draw them
 _MOST_TOPICS = 100  # and sentences of each
+_MOST_PASSAGES = 100
 
 
 class KnowledgeBaseServer(ServerProgram[Settings]):
@@ -155,20 +157,6 @@ def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("an empty path")  # `Path` would take it for the current folder
     return Path(text)
-
-
-def _some(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= _MOST_ENTITIES:
-        raise argparse.ArgumentTypeError(f"not from 1 to {_MOST_ENTITIES}")
-    return number
-
-
-def _few(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= _MOST_TOPICS:
-        raise argparse.ArgumentTypeError(f"not from 1 to {_MOST_TOPICS}")
-    return number
 
 
 def _threshold(text: str) -> tuple[str, float]:
@@ -301,7 +289,9 @@ def _documents(commands: ServerCommands) -> None:
 
     query = commands.add("query", "ask a question")
     query.add_argument("question", nargs="+")
-    query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
+    query.add_argument(
+        "--limit", type=whole_number(_MOST_PASSAGES), default=5, help="how many passages (default 5)"
+    )
     _searching(query)
     query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
 
@@ -363,7 +353,7 @@ def _keeping_in_step(commands: ServerCommands) -> None:
     )
     graph.add_argument(
         "--limit",
-        type=_some,
+        type=whole_number(_MOST_ENTITIES),
         default=2000,
         metavar="N",
         help=f"maximum number of entities: those that say most (default 2000, at most {_MOST_ENTITIES})",
@@ -371,9 +361,10 @@ def _keeping_in_step(commands: ServerCommands) -> None:
 
     overview = commands.add("overview", "summarise a knowledge base: its topics, terms and main sentences")
     _one_kb(overview)
-    overview.add_argument("--topics", type=_few, default=12, metavar="N", help="how many topics (default 12)")
+    few = whole_number(_MOST_TOPICS)
+    overview.add_argument("--topics", type=few, default=12, metavar="N", help="how many topics (default 12)")
     overview.add_argument(
-        "--sentences", type=_few, default=2, metavar="N", help="how many sentences for each (default 2)"
+        "--sentences", type=few, default=2, metavar="N", help="how many sentences for each (default 2)"
     )
     _filtering(overview)
     overview.add_argument(
@@ -400,7 +391,7 @@ def _searching(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rerank", choices=["features"], help="rerank the best passages with this")
     command.add_argument(
         "--diversity",
-        type=float,
+        type=fraction,
         metavar="0..1",
         help="weight of variety among the passages (default 0)",
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
 from loom_core.server.cli.database_option import add_database_option, database_setting
+from loom_core.server.cli.option_types import whole_number
 from loom_core.server.cli.standard_commands import ServerCommands, add_profile, configuration_file
 from loom_core.server.program import ServerProgram
 from loom_query import PROGRAM
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SERVER", "run"]
 
 _CONFIG = "query.json"
+_MOST_PASSAGES = 100
 _PATTERNS = ("rag", "multi_query", "hierarchical")
 
 
@@ -46,7 +48,8 @@ class QueryServer(ServerProgram[Settings]):
 
         query = commands.add("query", "ask all sources a question")
         _question(query)
-        query.add_argument("--limit", type=int, default=5, help="how many passages (default 5)")
+        passages = whole_number(_MOST_PASSAGES)
+        query.add_argument("--limit", type=passages, default=5, help="how many passages (default 5)")
         query.add_argument(
             "--detailed", action="store_true", help="with scores and why each passage was found"
         )
@@ -54,7 +57,9 @@ class QueryServer(ServerProgram[Settings]):
         fetch = commands.add("fetch", "read what a passage is from")
         fetch.add_argument("id", help="id of a passage, as `query` shows it")
         fetch.add_argument("--start", type=int, help="character to read from")
-        fetch.add_argument("--max-tokens", type=int, default=4000, help="limit of the text (default 4000)")
+        fetch.add_argument(
+            "--max-tokens", type=whole_number(), default=4000, help="limit of the text (default 4000)"
+        )
 
         ask = commands.add("ask", "have a language model answer a question, with citations")
         _question(ask)
@@ -62,7 +67,7 @@ class QueryServer(ServerProgram[Settings]):
             "--pattern", choices=_PATTERNS, default="rag", help="how to find the passages for the answer"
         )
         ask.add_argument(
-            "--limit", type=int, default=10, help="how many passages to answer from (default 10)"
+            "--limit", type=passages, default=10, help="how many passages to answer from (default 10)"
         )
 
         commands.add("sources", "list the sources, and what is wrong with any of them")

@@ -317,9 +317,10 @@ def test_a_run_that_fails_says_why(command):
     code, out, err = command("run", "wait 30", "--seconds", "0.2")
     assert (code, out) == (1, "First I use wait_for.\n")
     assert "0.2 s" in err
-    code, _, err = command("run", "x", "--iterations", "0")
-    assert code == 1
-    assert "--iterations: should be greater than or equal to 1." in err
+    for option, value, least in (("--iterations", "0", 1), ("--calls", "-1", 0)):
+        code, _, err = command("run", "x", option, value)
+        assert code == 1
+        assert f"{option}: should be greater than or equal to {least}." in err
 
 
 def test_without_a_model_it_says_what_to_set(command):

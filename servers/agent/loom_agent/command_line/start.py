@@ -80,6 +80,7 @@ def _budget(asked: dict[str, Any]) -> BudgetInput:
         return BudgetInput.model_validate(asked)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)[0]
+        option = str(found["loc"][0]).replace("tool_calls", "calls")
         raise InvalidInputError(
-            f"--{found['loc'][0]}: {found['msg'].removeprefix('Input ')}.", advice="Give another number."
+            f"--{option}: {found['msg'].removeprefix('Input ')}.", advice="Give another number."
         ) from None

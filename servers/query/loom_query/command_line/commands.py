@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.errors import InvalidInputError
 from loom_core.server.cli.command_line import parse_filters
 from loom_core.server.cli.console import emphasize, out, out_json, say, strong
 from loom_core.server.search.citations import citation
@@ -62,8 +61,6 @@ async def _query(service: QueryService, args: argparse.Namespace) -> int:
 
 
 async def _fetch(service: QueryService, args: argparse.Namespace) -> int:
-    if args.max_tokens < 1:
-        raise InvalidInputError(f"--max-tokens is {args.max_tokens}.", advice="Use a number above 0.")
     result = await service.fetch(args.id, start=args.start, tokens=args.max_tokens)
     if args.json:
         out_json(result)
