@@ -260,9 +260,10 @@ class MCPToolRegistry:
             if asked is None
             else {name: self._problems[name] for name in self._problems.keys() - set(asked)}
         )
+        for name, problem in found.problems.items():
+            if self._problems.get(name) != problem:  # the configuration is read many times
+                _log.warning("%s", problem)
         self._problems = kept | dict(found.problems)
-        for problem in found.problems.values():
-            _log.warning("%s", problem)
         configs = {config.name: config for config in found.ready} | self._given
         return configs if names is None else {name: configs[name] for name in names if name in configs}
 

@@ -42,7 +42,7 @@ class RemoteTools:
         self._tasks: TaskGroup | None = None
         self._loading: dict[str, anyio.Event] = {}
         self._failures: dict[str, LoomError] = {}
-        self._enabled: Sequence[str] = ()
+        self._enabled: list[str] = []
         self._named: set[str] = set()
         self._turn = anyio.Lock()
 
@@ -57,12 +57,13 @@ class RemoteTools:
             names: which ones; `all` for all enabled ones.
 
         Returns:
-            Their names.
+            Their names; for `all`, a list that later calls update as the configuration changes.
         """
         assert self._tasks is not None, "servers are started while they are worked for"
         registry = await self._open_registry()
         if names == EVERYTHING:
-            self._enabled = self._enabled or await registry.discover_local_servers()
+            found = await registry.discover_local_servers()
+            self._enabled[:] = found or self._enabled  # a file that is broken for now lists none
             names = self._enabled
         else:
             self._named |= set(names)
@@ -87,7 +88,7 @@ class RemoteTools:
             SourceError: a required server is not ready, or the entry of a named one cannot be used.
             ConfigError: a named server is not configured.
         """
-        chosen = await self.start_servers(names)
+        chosen = tuple(await self.start_servers(names))
         with anyio.move_on_after(seconds):
             for name in chosen:
                 if name in self._loading:
@@ -105,19 +106,22 @@ class RemoteTools:
                 _check(status, self._user)
 
     def live(self, names: Sequence[str]) -> Callable[[], tuple[Tool, ...]]:
-        """Return a function for the current tools of servers; it returns the same tuple until they change."""
-        chosen = frozenset(names)
-        seen: tuple[object, tuple[Tool, ...]] = (None, ())
+        """Return a function for the current tools of servers; it returns the same tuple until they change.
+
+        `names` may be the list that `start_servers` returned.
+        """
+        seen: tuple[object, frozenset[str], tuple[Tool, ...]] = (None, frozenset(), ())
 
         def tools() -> tuple[Tool, ...]:
             nonlocal seen
-            now = () if self._registry is None else self._registry.tools()
-            if seen[0] is not now:
+            now, chosen = () if self._registry is None else self._registry.tools(), frozenset(names)
+            before = seen[2]
+            if seen[0] is not now or seen[1] != chosen:
                 mine = tuple(each for each in now if each.server in chosen)
                 # Another server's tools are no change here.
-                same = len(mine) == len(seen[1]) and all(a is b for a, b in zip(mine, seen[1], strict=True))
-                seen = (now, seen[1] if same else mine)
-            return seen[1]
+                same = len(mine) == len(before) and all(a is b for a, b in zip(mine, before, strict=True))
+                seen = (now, chosen, before if same else mine)
+            return seen[2]
 
         return tools
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.remote_tools import RemoteTools
+from loom_core.mcp_client.remote_tools import EVERYTHING, RemoteTools
+from tests.unit.mcp_client.conftest import Listed, offered
 
 
 async def test_every_run_that_waits_for_a_server_that_is_not_configured_fails(tmp_path):
@@ -27,3 +30,34 @@ async def test_every_run_that_waits_for_a_server_that_is_not_configured_fails(tm
         await remote.close()
     assert len(problems) == 3
     assert all("There is no server '没有'" in problem for problem in problems)
+
+
+async def test_servers_that_are_added_or_disabled_later_are_seen_by_who_uses_all(tmp_path):
+    entries = {name: Listed(tmp_path, name, offered("read")).entry() for name in ("first", "later")}
+
+    def configure(**servers):
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    remote = RemoteTools(tmp_path)
+    async with anyio.create_task_group() as tasks:
+        remote.start_in(tasks)
+        configure(first=entries["first"])
+        tools = remote.live(await remote.start_servers(EVERYTHING))
+        shown = []
+        for servers in (
+            {"first": entries["first"]},
+            entries,
+            {**entries, "first": {**entries["first"], "disabled": True}},
+        ):
+            configure(**servers)
+            await remote.wait_for_servers(EVERYTHING, seconds=30)
+            shown.append([tool.name for tool in tools()])
+        (tmp_path / "mcp.json").write_text("{")
+        await remote.wait_for_servers(EVERYTHING, seconds=30)
+        assert [*shown, [tool.name for tool in tools()]] == [
+            ["first:read"],
+            ["first:read", "later:read"],
+            ["later:read"],
+            ["later:read"],
+        ]
+        await remote.close()
