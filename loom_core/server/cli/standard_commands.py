@@ -202,6 +202,7 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
         "--name", action="append", default=[], metavar="NAME", help="only this server (may be repeated)"
     )
     import_.add_argument("--dry-run", action="store_true", help="show what would be taken, change nothing")
+    import_.add_argument("--yes", action="store_true", help="with --scope project: do not ask")
 
 
 def _verb(

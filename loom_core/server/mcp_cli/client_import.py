@@ -25,11 +25,13 @@ from loom_core.server.install.clients import CLIENTS, Client
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.launch import runs
 from loom_core.server.mcp_cli.entries import McpReport, check_entry, notes_on_entry, put_entries
+from loom_core.server.mcp_cli.trust import describe_servers
 
 if TYPE_CHECKING:
     import argparse
 
     from loom_core.server.install.command import Program
+    from loom_core.server.mcp_cli.trust import Prompter
 
 __all__ = ["import_servers"]
 
@@ -54,13 +56,18 @@ class _ImportedEntries:
     notes: list[str] = field(default_factory=list[str])
 
 
-def import_servers(program: Program, args: argparse.Namespace, *, home: Path) -> McpReport:
+def import_servers(
+    program: Program, args: argparse.Namespace, *, home: Path, prompter: Prompter
+) -> McpReport:
     """Import the servers of another client; existing entries of the same names stay. Blocks.
+
+    Those of a project, which others may have written, are shown before the user is asked.
 
     Args:
         program: the server whose command this is; its own entries are not imported.
         args: options of `mcp import`.
         home: Loom's folder.
+        prompter: asks the person at the terminal.
 
     Raises:
         InvalidInputError: the client has no configuration for a project.
@@ -84,8 +91,17 @@ def import_servers(program: Program, args: argparse.Namespace, *, home: Path) ->
     if any("${input:" in text for text in map(json.dumps, written.values())):
         taken.notes += _notes_on_inputs(configuration)
     if taken.entries and not args.dry_run:
+        if args.scope == "project" and not args.yes and not _is_agreed(path, taken, prompter):
+            return McpReport([], ["Nothing was changed."], {"file": str(user_file(home))}, code=1)
         put_entries(home, taken.entries)
     return _report(client, path, user_file(home), taken, command=program.name, dry_run=args.dry_run)
+
+
+def _is_agreed(path: Path, taken: _ImportedEntries, prompter: Prompter) -> bool:
+    """Show the servers of a project, and return whether the user wants them."""
+    for line in describe_servers(path, taken.entries):
+        prompter.show(line)
+    return prompter.confirm("Take these servers over?")
 
 
 def _report(

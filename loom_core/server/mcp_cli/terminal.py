@@ -108,7 +108,7 @@ def run_mcp_command(
     if args.action == "import":
         from loom_core.server.mcp_cli.client_import import import_servers
 
-        return import_servers(program, args, home=home)
+        return import_servers(program, args, home=home, prompter=prompter)
     return list_servers(home, project_file(folder), command=program.name)
 
 

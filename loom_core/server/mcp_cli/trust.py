@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.trust import ToolPin
     from loom_core.mcp_client.registry import MCPToolRegistry
 
-__all__ = ["Prompter", "approve_tools", "trust_file"]
+__all__ = ["Prompter", "approve_tools", "describe_servers", "trust_file"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, prompter: 
         return McpReport([f"{path} is trusted already."], data={"file": str(path), "trusted": True})
     if state == "changed":
         prompter.show("It was changed after you trusted it.")
-    for line in _description(path, entries):
+    for line in describe_servers(path, entries):
         prompter.show(line)
     if not args.yes and not prompter.confirm("Trust this file as it is?"):
         return McpReport([], ["Nothing was changed."], {"file": str(path), "trusted": False}, code=1)
@@ -98,8 +98,8 @@ def _path(given: Path | None, folder: Path) -> Path:
     return found
 
 
-def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
-    """Describe what trusting a file allows: its servers without secrets, and their variables and keys."""
+def describe_servers(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
+    """Describe what a file's servers may do: their entries without secrets, their variables and keys."""
     yield f"{path} would start or ask these servers whenever they are wanted:"
     for name, written in entries.items():
         yield f"{escape_controls(name)}: {json.dumps(_disclose(object_of(written)), ensure_ascii=False)}"

@@ -149,12 +149,23 @@ def test_only_the_named_ones_are_taken_and_a_dry_run_changes_nothing(terminal: T
     assert caught.value.advice == "It has: 'a', 'b'."
 
 
-def test_a_project_s_own_servers_are_taken_where_the_client_has_such(terminal: Terminal) -> None:
+def test_a_project_s_own_servers_are_taken_after_they_were_shown(terminal: Terminal) -> None:
     folder = terminal.project / ".cursor"
     folder.mkdir(parents=True)
-    (folder / "mcp.json").write_text('{"mcpServers": {"p": {"command": "x"}}}', encoding="utf-8")
-    terminal.mcp("import", "cursor", "--scope", "project")
-    assert list(_taken(terminal)) == ["p"]
+    entry = '{"command": "x", "args": ["${env:TOKEN}"]}'
+    (folder / "mcp.json").write_text(f'{{"mcpServers": {{"p": {entry}}}}}', encoding="utf-8")
+    terminal.mcp("import", "cursor", "--scope", "project", "--dry-run")
+    assert terminal.shown == []
+    declined = terminal.mcp("import", "cursor", "--scope", "project")
+    assert (declined.code, declined.notes, terminal.file.exists()) == (1, ["Nothing was changed."], False)
+    assert terminal.shown == [
+        f"{folder / 'mcp.json'} would start or ask these servers whenever they are wanted:",
+        'p: {"command": "x", "args": ["${TOKEN}"]}',
+        "They would be given these of your variables: TOKEN",
+        "Take these servers over?",
+    ]
+    terminal.mcp("import", "cursor", "--scope", "project", "--yes")
+    assert (list(_taken(terminal)), len(terminal.shown)) == (["p"], 4)
     with pytest.raises(InvalidInputError, match="no configuration of its own for a project"):
         terminal.mcp("import", "claude-desktop", "--scope", "project")
 
