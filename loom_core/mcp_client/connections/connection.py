@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import anyio
 
-from loom_core.errors import LoomError, ServerError
+from loom_core.errors import LoomError, ServerError, unwrap_group
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.connections.client_features import ActiveCall, CallClock, ClientFeatures
 from loom_core.mcp_client.connections.depth import Lineage
@@ -358,8 +358,7 @@ class ServerConnection:
                 await self._answer_task(task_id, what, asked)
                 answered |= asked.keys()
                 continue
-            seconds = _POLL_SECONDS if task.poll_interval_ms is None else task.poll_interval_ms / 1000
-            await anyio.sleep(min(max(seconds, _LEAST_POLL), _MOST_POLL))
+            await anyio.sleep(_poll_seconds(task))
 
     async def _get_task(self, task_id: str, what: str) -> TaskState:
         """Get the state of a task; a server that is away is asked again, for `call_seconds`."""
@@ -408,24 +407,51 @@ class ServerConnection:
         return self._upkeep.to_error(Fault("refused", said, code=task.error.code))
 
     async def _answer_task(self, task_id: str, what: str, requests: mcp_types.InputRequests) -> None:
-        """Answer requests of a task by the callbacks; cancel a task whose request cannot be answered."""
+        """Answer requests of a task by the callbacks; cancel a task whose request cannot be answered.
+
+        A task that does not wait for them any more, such as one that has ended, gets no answers.
+        """
         from mcp import MCPError
 
         from loom_core.mcp_client.connections.tasks import answer_requests, update_task
 
         link = await self._upkeep.wait_until_open()
+        responses: mcp_types.InputResponses = {}
         try:
-            responses = await answer_requests(link.client, requests)
-        except MCPError as error:
+            async with anyio.create_task_group() as tasks:
+                asking = tasks.cancel_scope
+                tasks.start_soon(self._withdraw_requests, task_id, what, frozenset(requests), asking)
+                responses = await answer_requests(link.client, requests)
+                asking.cancel()
+        except ExceptionGroup as group:
+            error = unwrap_group(group)
+            if not isinstance(error, MCPError):
+                raise error from None
             await self._cancel_quietly(task_id)
             said = f"asks, for {what}, what this client does not answer ({error.message}); it was cancelled"
             raise self._upkeep.to_error(Fault("refused", said)) from None
+        if not responses:
+            return
         await self._request(
             lambda client, _clock: update_task(client, task_id, responses),
             f"the answers for {what}",
             self.config.call_seconds,
             repeatable=True,
         )
+
+    async def _withdraw_requests(
+        self, task_id: str, what: str, keys: frozenset[str], asking: anyio.CancelScope
+    ) -> None:
+        """Stop asking when the task does not wait for any of the requests any more, or is lost."""
+        while True:
+            try:
+                task = await self._get_task(task_id, what)
+            except ServerError:  # the next look at the task says the same
+                break
+            if not keys & (task.input_requests or {}).keys():
+                break
+            await anyio.sleep(_poll_seconds(task))
+        asking.cancel()
 
     async def _cancel_quietly(self, task_id: str) -> None:
         try:
@@ -475,6 +501,12 @@ class ServerConnection:
         late = f"did not answer {what} within {seconds:g} s"
         fault = Fault("timeout", late, "Ask for less, or give it longer with `timeout` in its entry.")
         raise self._upkeep.to_error(fault, what, doubt=not repeatable)
+
+
+def _poll_seconds(task: TaskState) -> float:
+    """Return the seconds until the next look at a task."""
+    seconds = _POLL_SECONDS if task.poll_interval_ms is None else task.poll_interval_ms / 1000
+    return min(max(seconds, _LEAST_POLL), _MOST_POLL)
 
 
 def _task_of(result: mcp_types.CallToolResult) -> str:

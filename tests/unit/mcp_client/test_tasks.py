@@ -101,6 +101,42 @@ async def test_a_task_is_waited_for_and_reports_and_asks_as_any_call(
     assert (call.output.text, call.output.is_error) == ("built", False)
 
 
+@pytest.mark.parametrize("ends_at_once", [True, False])
+async def test_a_question_is_withdrawn_when_the_task_does_not_wait_for_it_any_more(
+    tmp_path: Path, works: TaskServer, ends_at_once: bool
+) -> None:
+    asked, withdrawn = anyio.Event(), anyio.Event()
+
+    async def ask(_question: Question) -> QuestionAnswer:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            withdrawn.set()
+        raise AssertionError
+
+    async with (
+        works.serving() as url,
+        MCPToolRegistry(
+            home=tmp_path / "home", servers=[task_entry(url)], callbacks=Callbacks(ask=ask)
+        ) as registry,
+        anyio.create_task_group() as group,
+    ):
+        await registry.load_servers()
+        call = _Call(registry)
+        group.start_soon(call.run)
+        await works.until(bool)
+        _ask(works, 1)
+        await asked.wait()
+        if not ends_at_once:
+            works.write(status="working")
+            await withdrawn.wait()
+        works.complete()
+    assert withdrawn.is_set()
+    assert call.output is not None
+    assert (call.output.text, call.output.is_error) == ("built", False)
+
+
 def _fail(works: TaskServer, number: int) -> None:
     works.write(number, status="failed", error={"code": -32603, "message": "太重"})
 
