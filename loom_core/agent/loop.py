@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.agent.calling_run import CallingRun, calling_from, calling_run
+from loom_core.agent.calling_run import USAGE_KEY, CallingRun, calling_from, calling_run
 from loom_core.agent.hooks import AskAgain, GuardrailError, HookError, Veto, call_hook, review_input
 from loom_core.agent.model_turns import FinalAnswer, ModelTurns, Reprompt, conclude
 from loom_core.agent.notices import Notices
@@ -24,6 +24,7 @@ from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
 from loom_core.llm.structured import read_value
 from loom_core.observability.spans import INVOKE_AGENT
 from loom_core.runs.executor import RunExecutor
+from loom_core.runs.run import Run, RunUsage
 from loom_core.tools.calls import UNKNOWN_TOOL, CallResult
 from loom_core.tools.execution.call_run import abandon_call
 from loom_core.tools.interface import CallContext, ToolOutput
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from loom_core.runs.commands import Abort, Command
     from loom_core.runs.executor import HumanBroker
     from loom_core.runs.journal import RunLog
-    from loom_core.runs.run import Run
 
 __all__ = ["AnswerReview", "Prefetch", "RunFinalizer", "RunLoop"]
 
@@ -307,8 +307,7 @@ class RunFinalizer:
 
     async def finish_aborted(self, abort: Abort) -> None:
         """Finish a run that was aborted."""
-        await self._abandon_calls()
-        self._close_calls(self.notices.translate(abort.reason))
+        await self._close_calls(self.notices.translate(abort.reason))
         await self.save_conversation()
         problem, output = self.notices.describe_abort(by=abort.by, reason=abort.reason), await self._output()
         self.record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=output)
@@ -317,8 +316,7 @@ class RunFinalizer:
         """Finish a run that failed."""
         if isinstance(error, UnapprovedToolError):
             _log.warning("run %s has failed: %s", self.record.run.id, error)
-        await self._abandon_calls()
-        self._close_calls(error.message)
+        await self._close_calls(error.message)
         try:
             await self.save_conversation()
         except LoomError as forgotten:
@@ -347,17 +345,17 @@ class RunFinalizer:
         if record.run.status == "working":
             record.stopwatch.start()
 
-    async def _abandon_calls(self) -> None:
-        """Abandon the running calls: end the work that still goes on for them."""
+    async def _close_calls(self, reason: str) -> None:
+        """End the work that still goes on for open calls, and give them results, so that one can continue."""
         for call in self.record.state.open_calls:
-            if call.started:
-                context = CallContext(run_id=self.record.run.id, call_id=call.part.id, task_id=call.task_id)
-                await abandon_call(self.parts.toolbox, call.part.name, context)
+            spent = await self._abandon_call(call) if call.started else None
+            self.record.record_call_end(self._close_call(call, reason), spent=spent)
 
-    def _close_calls(self, reason: str) -> None:
-        """Give every open call a result, so that the conversation can continue."""
-        for call in self.record.state.open_calls:
-            self.record.record_call_end(self._close_call(call, reason))
+    async def _abandon_call(self, call: OpenCall) -> RunUsage | None:
+        """Abandon a started call; return the resources that its child runs have used."""
+        context = CallContext(run_id=self.record.run.id, call_id=call.part.id, task_id=call.task_id)
+        left = await abandon_call(self.parts.toolbox, call.part.name, context)
+        return spent if isinstance(spent := left.get(USAGE_KEY), RunUsage) else None
 
     def _close_call(self, call: OpenCall, reason: str) -> CallResult:
         template = self.notices.stopped if call.running else self.notices.not_run

@@ -348,7 +348,7 @@ class Tool(ABC):
             Cancellation propagates.
         """
 
-    async def abandon(self, *, context: CallContext) -> None:
+    async def abandon(self, *, context: CallContext) -> Mapping[str, Any] | None:
         """Stop the remaining work of a started call that has timed out, or whose run has ended.
 
         For tools whose calls start work that continues by itself, also after a crash.
@@ -356,10 +356,13 @@ class Tool(ABC):
         Args:
             context: identifies the call and its run, and the task that it has become, if any.
 
+        Returns:
+            Metadata for the call's output, such as its usage; None for nothing.
+
         Raises:
             LoomError: the work may continue; this is logged.
         """
-        return
+        return None
 
     def spec(self) -> ToolSpec:
         """Return the definition of the tool for models.

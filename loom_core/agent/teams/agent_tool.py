@@ -165,9 +165,10 @@ class AgentTool(Tool):
         """Return the schema of a call's answer: the tool's `output_schema`."""
         return self._output_schema
 
-    async def abandon(self, *, context: CallContext) -> None:
-        """Abort the child run of a call, if it is active; see `Tool.abandon`."""
-        await ChildRun(self.agent, self._name, context, budget=self._budget).abort()
+    async def abandon(self, *, context: CallContext) -> Mapping[str, Any] | None:
+        """Abort the child run of a call, if it is active, and return its usage; see `Tool.abandon`."""
+        run = await ChildRun(self.agent, self._name, context, budget=self._budget).abort()
+        return None if run is None else {USAGE_KEY: run.spent}
 
 
 def _output(result: RunResult[dict[str, Any]], name: str) -> ToolOutput:
@@ -247,16 +248,18 @@ class ChildRun:
             raise unwrap_group(error) from None
         return RunResult[dict[str, Any]].of(await self._agent.journal.get(run_id))
 
-    async def abort(self) -> None:
-        """Abort the run, if it exists and has not ended."""
+    async def abort(self) -> Run | None:
+        """Abort the run, if it has not ended; return it, or None if there is none."""
         run = await self._find_existing()
-        if run is not None and run.status not in FINAL_STATUSES:
-            reason = "The run that asked for this has ended."
-            await self._send_command(run.id, Abort(reason=reason, by=self._context.run_id))
-            log = await self._agent.journal.claim(run.id)
-            if log is not None:  # else the process that executes it applies the command
-                async with log:
-                    await self._agent.execute(log)
+        if run is None or run.status in FINAL_STATUSES:
+            return run
+        reason = "The run that asked for this has ended."
+        await self._send_command(run.id, Abort(reason=reason, by=self._context.run_id))
+        log = await self._agent.journal.claim(run.id)
+        if log is not None:  # else the process that executes it applies the command
+            async with log:
+                await self._agent.execute(log)
+        return await self._agent.journal.get(run.id)
 
     def _options(self) -> RunOptions:
         if self._calling is None:

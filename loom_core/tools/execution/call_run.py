@@ -189,7 +189,8 @@ class CallRun:
             task_id = "" if self._tasks is None else self._tasks.task_of(self._planned)
             if status == "timeout" and (task_id or retry is None):  # an agent's run goes on with the retry
                 context = CallContext(run_id=self._in.run_id, call_id=self._planned.call.id, task_id=task_id)
-                await abandon_call(self._in.toolbox, tool.wire_name, context)
+                left = await abandon_call(self._in.toolbox, tool.wire_name, context)
+                output = replace(output, metadata={**output.metadata, **left})
             if self._retrying is None or retry is None:
                 return status, outcomes.with_attempts(output, made)
             _log.info("%s: attempt %d follows in %.1f s", tool.name, retry.attempt, retry.wait)
@@ -381,13 +382,18 @@ class CallRun:
         return ""
 
 
-async def abandon_call(toolbox: Toolbox, name: str, context: CallContext) -> None:
-    """Stop the remaining work of a started call, as far as that succeeds in time; see `Tool.abandon`."""
+async def abandon_call(toolbox: Toolbox, name: str, context: CallContext) -> Mapping[str, Any]:
+    """Stop the remaining work of a started call, as far as that succeeds in time; see `Tool.abandon`.
+
+    Returns:
+        Metadata for the call's output.
+    """
     try:
         with anyio.move_on_after(CLEANUP_SECONDS):
-            await toolbox.find(name).abandon(context=context)
+            return await toolbox.find(name).abandon(context=context) or {}
     except LoomError as error:
         _log.warning("work for the call %s may still be running: %s", context.call_id, error)
+    return {}
 
 
 def _problem(output: ToolOutput) -> str:

@@ -25,7 +25,14 @@ from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 from loom_core.tools.permission.permissions import Permissions
-from tests.fixtures.called_agents import boss_of, last_result, one_call, runs_by_profile, writer
+from tests.fixtures.called_agents import (
+    boss_of,
+    last_result,
+    one_call,
+    runs_by_profile,
+    tokens_of_turns,
+    writer,
+)
 
 
 async def test_the_answer_of_the_other_agent_is_what_the_call_says() -> None:
@@ -103,7 +110,9 @@ async def test_a_call_that_times_out_goes_on_with_its_retry_and_then_aborts_the_
     child = Agent(MockProvider([one_call("look")]), tools=[look], name="researcher")
     limits = Scheduler(tools={"研究员": 0.5})
     boss = boss_of(child, scheduler=limits, tool_retries=ToolRetries(retries=1, base=0.0))
-    assert (await boss.run("find it")).status == "completed"
+    result = await boss.run("find it")
+    assert result.status == "completed"
+    assert result.spent.usage.input_tokens == await tokens_of_turns(boss)
     runs = await boss.journal.runs()
     assert [(run.request.profile, run.status) for run in reversed(runs)] == [
         ("boss", "completed"),

@@ -21,7 +21,14 @@ from loom_core.runs.journal import Journal
 from loom_core.runs.run import Budget, Run, RunRequest
 from loom_core.tools.function_tool import tool
 from loom_core.tools.names import own_wire_name
-from tests.fixtures.called_agents import boss_of, first_pending, last_result, one_call, runs_by_profile
+from tests.fixtures.called_agents import (
+    boss_of,
+    first_pending,
+    last_result,
+    one_call,
+    runs_by_profile,
+    tokens_of_turns,
+)
 
 
 async def _at_end(agent: Agent, run_id: str) -> Run:
@@ -71,6 +78,7 @@ async def test_a_run_that_is_aborted_aborts_the_runs_of_calls_of_its_calls(tmp_p
         await boss.send_command(run.id, Abort())
         await boss.journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
         runs = await runs_by_profile(boss)
+        assert runs["boss"].spent.usage.input_tokens == await tokens_of_turns(boss)
     assert {name: run.status for name, run in runs.items()} == dict.fromkeys(
         ("boss", "middle", "child"), "aborted"
     )
