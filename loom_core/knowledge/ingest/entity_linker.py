@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, StoreUnavailableError
 from loom_core.knowledge.interface import LexicalQuery
-from loom_core.knowledge.store.graph import MentionLink
+from loom_core.knowledge.store.mentions import first_places, places_of_names
 from loom_core.knowledge.text.analysis import lookup_tokens
-from loom_core.knowledge.text.name_matching import NameIndex, plain_latin
+from loom_core.knowledge.text.name_matching import NameIndex, is_matchable, plain_latin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes import LexicalIndexes
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.graph import NewName
+    from loom_core.knowledge.store.mentions import MentionLink
 
 __all__ = ["EntityLinker"]
 
@@ -32,14 +33,12 @@ class _Backfill:
     """A backfill: the search of all earlier chunks for many new names at once.
 
     Attributes:
-        names: the names to find.
-        entities: their entities.
+        entities: the entities of the names to find.
         last: the last chunk in the store at the beginning.
         until: the last chunk to search.
         at: the last chunk searched so far.
     """
 
-    names: NameIndex
     entities: list[int]
     last: int
     until: int
@@ -100,57 +99,63 @@ class EntityLinker:
         graph, limit = self._store.graph, self._chunks_at_once
         names = self._build_name_index(last)
         texts = graph.texts_after(graph.link_watermark(), limit=limit)
-        links = list(_links_in(texts, names))
+        places = list(_places_in(texts, names))
         with self._store.database.write():
             # Names come with chunks: if there is a new chunk, its names were not searched for.
             if self._store.documents.last_chunk() == last:
-                self._write(links)
+                self._write(places)
                 graph.advance_link_watermark(texts[-1][0] if len(texts) == limit else last)
 
     def _search_earlier(self, last: int) -> bool:
         """Search the earlier chunks for some new names; return False if that cannot be done now."""
-        self._build_name_index(last)  # before the new names are removed, as later chunks need them, too
+        # Before the new names are removed, as later chunks need them, too.
+        names = self._build_name_index(last)
         if self._reading is None:
             self._reading = self._begin_backfill(last)
         if self._reading is not None:
-            self._continue_backfill(self._reading)
+            self._continue_backfill(self._reading, names)
             return True
-        return self._look_up_some(last)
+        return self._look_up_some(last, names)
 
     def _begin_backfill(self, last: int) -> _Backfill | None:
         """Begin a backfill; return None if looking the names up is cheaper."""
         graph = self._store.graph
         if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.link_watermark():
             return None
-        new, names = graph.new_names(), NameIndex()
-        looked_for = [name.newest for name in new if name.newest and names.add(name.entity, name.id)]
+        new = graph.new_names()
+        looked_for = [name.newest for name in new if name.newest and is_matchable(name.id)]
         until = min(max(looked_for, default=0), graph.link_watermark())
-        return _Backfill(names, [name.entity for name in new], last, until)
+        return _Backfill([name.entity for name in new], last, until)
 
-    def _continue_backfill(self, reading: _Backfill) -> None:
-        """Continue the backfill."""
+    def _continue_backfill(self, reading: _Backfill, names: NameIndex) -> None:
+        """Continue the backfill; `names` are all names."""
         graph, limit = self._store.graph, self._chunks_at_once
         texts = graph.texts_after(reading.at, limit=limit) if reading.at < reading.until else []
-        links = list(_links_in(texts, reading.names))
+        places = list(_places_in(texts, names, near=frozenset(reading.entities)))
         with self._store.database.write():
-            self._write(links)
+            self._write(places)
             reading.at = texts[-1][0] if len(texts) == limit else reading.until
             if reading.at >= reading.until:
                 # Keep names that were deleted and added again meanwhile, as their links were deleted, too.
                 graph.forget_new_names(graph.subjects_since(reading.entities, reading.last))
                 self._reading = None
 
-    def _look_up_some(self, last: int) -> bool:
+    def _look_up_some(self, last: int, names: NameIndex) -> bool:
         """Search for some new names in the candidate chunks that the lexical index gives.
+
+        Args:
+            last: the last chunk in the store.
+            names: all names.
 
         Returns:
             Whether the index could be asked.
         """
-        graph, names = self._store.graph, NameIndex()
+        graph = self._store.graph
         new = graph.new_names(limit=self._names_at_once)
-        looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
+        looked_for = [name for name in new if name.newest and is_matchable(name.id)]
+        entities = frozenset(name.entity for name in looked_for)
         try:
-            links = list(self._earlier_links(looked_for, names))
+            places = list(_places_in(self._candidates(looked_for), names, near=entities))
         except IndexDamagedError as error:
             self._indexed = 0
             self._words.report_damage(error)
@@ -159,7 +164,7 @@ class EntityLinker:
             return False
         with self._store.database.write():
             if self._store.documents.last_chunk() == last:
-                self._write(links)
+                self._write(places)
                 graph.forget_new_names(name.entity for name in new)
         return True
 
@@ -182,8 +187,8 @@ class EntityLinker:
         self._newest, self._linked = newest, linked
         return self._names
 
-    def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[MentionLink]:
-        """Return links to new names in the chunks that may hold them."""
+    def _candidates(self, new: Sequence[NewName]) -> Iterator[tuple[int, str]]:
+        """Yield the chunks that may hold new names, with their texts."""
         if not new:
             return
         newest = self._store.documents.last_chunk()
@@ -204,15 +209,18 @@ class EntityLinker:
         for start in range(0, len(chunks), self._chunks_at_once):
             texts = self._store.graph.texts(chunks[start : start + self._chunks_at_once])
             # Most candidates hold the words of a name, but not the name.
-            yield from _links_in((row for row in texts if _may_hold(row[1], candidates[row[0]])), names)
+            yield from (row for row in texts if _may_hold(row[1], candidates[row[0]]))
 
-    def _write(self, links: Iterable[MentionLink]) -> None:
-        found = list(links)
-        there = set(self._store.documents.existing(sorted({link.chunk for link in found})))
+    def _write(self, found: Sequence[Sequence[MentionLink]]) -> None:
+        """Write the links of chunks, given the places of names in each of them."""
+        there = set(self._store.documents.existing(sorted({places[0].chunk for places in found})))
         # The names in memory may include some that are no longer subjects.
-        alive = self._store.graph.still_subjects(sorted({link.entity for link in found}))
+        alive = self._store.graph.still_subjects(sorted({place.entity for each in found for place in each}))
         touched = self._store.graph.add_links(
-            link for link in found if link.chunk in there and link.entity in alive
+            link
+            for places in found
+            if places[0].chunk in there
+            for link in first_places(place for place in places if place.entity in alive)
         )
         self._store.changes.note("entity", sorted(touched))
 
@@ -222,15 +230,10 @@ def _may_hold(text: str, names: Collection[bytes]) -> bool:
     return any(name in letters for name in names)
 
 
-def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[MentionLink]:
-    """Yield the first place of each name in each text, if there is one outside of a longer name: there."""
+def _places_in(
+    texts: Iterable[tuple[int, str]], names: NameIndex, *, near: Collection[int] | None = None
+) -> Iterator[list[MentionLink]]:
+    """Yield the places of names in each text that has any; see `NameIndex.find`."""
     for chunk, text in texts:
-        places: dict[int, tuple[bool, int, int]] = {}
-        reach = 0
-        for entity, start, end in sorted(names.find(text), key=lambda match: (match.start, -match.end)):
-            place = end <= reach, start, end
-            if entity not in places or place < places[entity]:
-                places[entity] = place
-            reach = max(reach, end)
-        for entity, (_, start, end) in places.items():
-            yield MentionLink(chunk, entity, start, end, " ".join(text[start:end].split()))
+        if places := places_of_names(chunk, text, names.find(text, near=near)):
+            yield places

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 from loom_core.knowledge.store.aliases import StatedAlias
-from loom_core.knowledge.store.mentions import MentionReader
+from loom_core.knowledge.store.mentions import MentionLink, MentionReader, first_places, places_of_names
 from loom_core.knowledge.store.prepared_documents import extraction_columns
+from loom_core.knowledge.text.name_matching import NameIndex, inner_names
 from loom_core.knowledge.text.surface_forms import name_form, name_key
 
 if TYPE_CHECKING:
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.prepared_documents import ExtractionColumns
     from loom_core.storage.sql import SQLConnection, SQLRow
 
-__all__ = ["ABOUT_TYPE", "COMMON", "LINK_TYPE", "EntityReader", "GraphTable", "MentionLink", "NewName"]
+__all__ = [
+    "ABOUT_TYPE",
+    "COMMON",
+    "LINK_TYPE",
+    "EntityReader",
+    "GraphTable",
+    "NewName",
+]
 
 
 ABOUT_TYPE, LINK_TYPE = "", "name"
@@ -178,7 +186,8 @@ FROM (
 ) AS found
 """
 _MENTIONED_IN = """
-SELECT json_group_array(m.chunk), json_group_array(m.entity)
+SELECT json_group_array(m.chunk), json_group_array(m.entity),
+    json_group_array(CASE WHEN m.method = 'title' THEN m.start ELSE -1 END)
 FROM json_each(?) AS e CROSS JOIN mentions AS m WHERE m.chunk = e.value
 """
 _ALL = 1 << 62
@@ -414,16 +423,6 @@ class EntityReader(MentionReader):
 _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
-class MentionLink(NamedTuple):
-    """A mention of a subject in a chunk: its name and place."""
-
-    chunk: int
-    entity: int
-    start: int
-    end: int
-    name: str
-
-
 class NewName(NamedTuple):
     """A new subject whose name is still to be searched for in the chunks up to `newest`."""
 
@@ -487,17 +486,23 @@ class GraphTable(EntityReader):
             return self.aliases.regroup(stated | decided)
 
     def add_links(self, links: Iterable[MentionLink]) -> set[int]:
-        """Add mentions found by searching for known names: the first in a chunk that has none yet.
+        """Add mentions found by searching for known names: the first in a chunk that has no other.
+
+        One that was found before is moved: which place it has depends on the other names.
 
         Returns:
-            Keys of the entities that got a new mention.
+            Keys of the entities that got a new mention, or a new place.
         """
         found: dict[tuple[int, int], tuple[int, int, str]] = {}
         for chunk, entity, start, end, name in links:
             found.setdefault((chunk, entity), (start, end, name))
         with self._database.write() as db:
-            for there in self._read_mentions(db, sorted({chunk for chunk, _ in found})):
-                found.pop(there, None)
+            moved: list[MentionLink] = []
+            for chunk, entity, linked in self._read_mentions(db, sorted({chunk for chunk, _ in found})):
+                place = found.pop((chunk, entity), None)
+                if place is not None and 0 <= linked != place[0]:
+                    moved.append(MentionLink(chunk, entity, *place))
+            self._move_links(db, moved)
             common = self._common(db, sorted({entity for _, entity in found}))
             db.executemany(
                 "INSERT INTO mentions VALUES (?, ?, ?, ?, ?, ?, 'title', ?)",
@@ -507,10 +512,24 @@ class GraphTable(EntityReader):
                 ],
             )
             self._count(db, Counter((entity, name, LINK_TYPE) for (_, entity), (*_, name) in found.items()))
-        return {entity for _, entity in found}
+        return {entity for _, entity in found} | {link.entity for link in moved}
 
-    def _read_mentions(self, db: SQLConnection, chunks: Sequence[int]) -> Iterable[tuple[int, int]]:
-        """Return chunk and entity of all mentions in some chunks."""
+    def _move_links(self, db: SQLConnection, links: Sequence[MentionLink]) -> None:
+        """Move mentions that were found by searching for names to other places in their chunks."""
+        uses: Counter[tuple[int, str, str]] = Counter()
+        for chunk, entity, start, end, name in links:
+            which = "WHERE chunk = ? AND entity = ? AND method = 'title'"
+            row = db.execute(f"SELECT name FROM mentions {which}", (chunk, entity)).fetchone()
+            uses[entity, row["name"], LINK_TYPE] -= 1
+            uses[entity, name, LINK_TYPE] += 1
+            db.execute(
+                f'UPDATE mentions SET start = ?, "end" = ?, name = ? {which}',
+                (start, end, name, chunk, entity),
+            )
+        self._count(db, uses)
+
+    def _read_mentions(self, db: SQLConnection, chunks: Sequence[int]) -> Iterable[tuple[int, int, int]]:
+        """Return chunk and entity of all mentions in some chunks; and their start, or -1 if not linked."""
         columns = db.execute(_MENTIONED_IN, (json.dumps(chunks),)).fetchone()
         return zip(*map(json.loads, columns), strict=True)
 
@@ -534,9 +553,10 @@ class GraphTable(EntityReader):
             subjects = {row["entity"] for row in self._database.rows_in(sql, chunks)}
             for table in ("mentions", "abouts", "relations"):
                 db.executemany(f"DELETE FROM {table} WHERE chunk = ?", [(chunk,) for chunk in chunks])
-            uses.update(self._unlink(db, subjects))
+            unlinked, moved = self._unlink(db, subjects)
+            uses.update(unlinked)
             self._count(db, uses)
-            touched |= {entity for entity, _, _ in uses}
+            touched |= {entity for entity, _, _ in uses} | moved
             grouped = self.aliases.remove(chunks) | self.aliases.canonical_of(sorted(touched)).keys()
             grouped |= set(self._members(sorted(grouped)))
             self._delete_unsupported(db, touched)
@@ -612,19 +632,56 @@ class GraphTable(EntityReader):
         with self._database.write() as db:
             db.executemany("DELETE FROM new_names WHERE entity = ?", [(entity,) for entity in entities])
 
-    def _unlink(self, db: SQLConnection, subjects: set[int]) -> dict[tuple[int, str, str], int]:
-        """Drop the mentions that exist only because the name was a subject."""
+    def _unlink(
+        self, db: SQLConnection, subjects: set[int]
+    ) -> tuple[dict[tuple[int, str, str], int], set[int]]:
+        """Drop the mentions that exist only because the name was a subject.
+
+        Returns:
+            Changes of the counts of names, and the entities with other links that were moved.
+        """
         uses: Counter[tuple[int, str, str]] = Counter()
+        moved: set[int] = set()
         for entity in subjects:
             if db.execute(f"{_SUBJECT}? LIMIT 1", (entity,)).fetchone():
                 continue
             db.execute("DELETE FROM new_names WHERE entity = ?", (entity,))
+            moved |= self._move_inner_names(db, entity)
             rows = db.execute(
                 "DELETE FROM mentions WHERE entity = ? AND method = 'title' RETURNING name, type", (entity,)
             ).fetchall()
             for row in rows:
                 uses[entity, row["name"], row["type"]] -= 1
-        return uses
+        return uses, moved
+
+    def _move_inner_names(self, db: SQLConnection, entity: int) -> set[int]:
+        """Move links to names inside that of a former subject to the places that they have without it.
+
+        Returns:
+            Keys of the entities whose links were moved.
+        """
+        (id_,) = db.execute("SELECT id FROM entities WHERE key = ?", (entity,)).fetchone()
+        inner = self.still_subjects(sorted(self.find(sorted(inner_names(id_))).values()))
+        if not inner:
+            return set()
+        sql = (
+            "SELECT DISTINCT m.chunk FROM mentions AS outer_ CROSS JOIN mentions AS m "
+            "WHERE m.entity IN ({}) AND outer_.entity = ? AND m.chunk = outer_.chunk AND m.method = 'title'"
+        )
+        chunks = sorted({row["chunk"] for row in self._database.rows_in(sql, sorted(inner), (entity,))})
+        sql = (
+            "SELECT DISTINCT key, id FROM mentions CROSS JOIN entities AS e "
+            f"WHERE chunk IN ({{}}) AND e.key = entity AND EXISTS ({_SUBJECT}e.key)"
+        )
+        names = NameIndex()
+        for row in self._database.rows_in(sql, chunks):
+            names.add(row["key"], row["id"])
+        return self.add_links(
+            link
+            for chunk, text in self.texts(chunks)
+            for link in first_places(places_of_names(chunk, text, names.find(text)))
+            if link.entity in inner
+        )
 
     def _delete_unsupported(self, db: SQLConnection, entities: Collection[int]) -> None:
         db.executemany(  # without mentions and subjects, there is no relation either

@@ -13,12 +13,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from loom_core.knowledge.store.aliases import AliasTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from loom_core.knowledge.model import AboutSource
+    from loom_core.knowledge.text.name_matching import NameMatch
     from loom_core.storage.sql import SQLDatabase
 
-__all__ = ["LOOKED_AT", "AboutRow", "EntityLinks", "MentionReader", "MentionRow", "by_chunk", "surest"]
+__all__ = [
+    "LOOKED_AT",
+    "AboutRow",
+    "EntityLinks",
+    "MentionLink",
+    "MentionReader",
+    "MentionRow",
+    "by_chunk",
+    "first_places",
+    "places_of_names",
+    "surest",
+]
 
 LOOKED_AT = 50
 """Mentions of an entity that are searched for some in chunks not about it."""
@@ -283,3 +295,35 @@ def surest(row: tuple[int, float]) -> tuple[float, int]:
 
 def _json_array(keys: Collection[int]) -> str:
     return json.dumps(keys if isinstance(keys, list) else list(keys))
+
+
+class MentionLink(NamedTuple):
+    """A mention of a subject in a chunk: its name and place."""
+
+    chunk: int
+    entity: int
+    start: int
+    end: int
+    name: str
+
+
+def places_of_names(chunk: int, text: str, found: Iterable[NameMatch]) -> list[MentionLink]:
+    """Return the places of names that are found in a chunk, in their order, longer ones first."""
+    ordered = sorted(found, key=lambda match: (match.start, -match.end))
+    return [MentionLink(chunk, entity, start, end, text[start:end]) for entity, start, end in ordered]
+
+
+def first_places(places: Iterable[MentionLink]) -> Iterator[MentionLink]:
+    """Yield the first place of each entity; the first outside of longer names, if there is one.
+
+    Args:
+        places: those of a chunk, see `places_of_names`.
+    """
+    inside: dict[int, MentionLink] = {}
+    outside: dict[int, MentionLink] = {}
+    reach = 0
+    for place in places:
+        (inside if place.end <= reach else outside).setdefault(place.entity, place)
+        reach = max(reach, place.end)
+    for place in (inside | outside).values():
+        yield place._replace(name=" ".join(place.name.split()))

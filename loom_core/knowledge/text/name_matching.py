@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import chain, compress, count, pairwise
+from itertools import compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.cjk import is_cjk
 from loom_core.knowledge.text.analysis import is_stop_word, lookup_tokens
-from loom_core.knowledge.text.surface_forms import surface_keys, surface_spans
+from loom_core.knowledge.text.surface_forms import name_key, surface_keys, surface_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-__all__ = ["NameIndex", "NameMatch", "is_marked", "plain_latin"]
+__all__ = ["NameIndex", "NameMatch", "inner_names", "is_marked", "is_matchable", "plain_latin"]
 
 _MAX_TOKENS = 24  # a longer title is a sentence, which no text quotes whole
 _LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
@@ -57,10 +57,8 @@ class NameIndex:
             Whether it is a name that can be matched.
         """
         tokens = _tokens(id_)
-        if not 0 < len(tokens) <= _MAX_TOKENS or not _is_distinctive(tokens):
+        if not _can_be_found(tokens, id_):
             return False
-        if not (any(map(_is_plain, tokens)) or lookup_tokens(id_)):
-            return False  # without lookup tokens it could not be found in earlier passages
         if len(tokens) == 1:
             self._words[tokens[0]] = entity
         else:
@@ -70,15 +68,25 @@ class NameIndex:
                 self._begin[begin] = (*lengths, len(tokens))
         return True
 
-    def find(self, text: str) -> Iterator[NameMatch]:
-        """Yield all names in a text, also those inside longer ones."""
+    def find(self, text: str, *, near: Collection[int] | None = None) -> Iterator[NameMatch]:
+        """Yield all names in a text, also those inside longer ones.
+
+        Args:
+            text: the text.
+            near: only the names of these entities, the names inside them, and the longer ones that hold any
+                of these; nothing if the text has no name of theirs. None for all names.
+        """
         keys = surface_keys(text)
         names = list(self._longer(keys))
-        words = [(self._words[keys[n]], n, n) for n in compress(count(), map(self._words.__contains__, keys))]
-        if not (words or names):
+        names += (
+            (self._words[keys[n]], n, n) for n in compress(count(), map(self._words.__contains__, keys))
+        )
+        if near is not None:
+            names = _names_near(near, names)
+        if not names:
             return
-        spans = surface_spans(text, {n for _, first, last in chain(names, words) for n in (first, last)})
-        for entity, first, last in chain(names, words):
+        spans = surface_spans(text, {n for _, first, last in names for n in (first, last)})
+        for entity, first, last in names:
             start, end = spans[first][0], spans[last][1]
             if first != last or is_marked(text[start:end]):
                 yield NameMatch(entity, start, end)
@@ -90,6 +98,38 @@ class NameIndex:
                 entity = self._names.get(" ".join(keys[first : first + length]))
                 if entity is not None and first + length <= len(keys):
                     yield entity, first, first + length - 1
+
+
+def _names_near(entities: Collection[int], names: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return the names in a text, with their tokens, near those of some entities; see `NameIndex.find`."""
+    own = [name for name in names if name[0] in entities]
+    inner = {name[0] for name in names if any(_is_inside(name, each) for each in own)}
+    places = [name for name in names if name[0] in inner]
+    return [name for name in names if name[0] in inner or any(_is_inside(each, name) for each in places)]
+
+
+def _is_inside(name: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    return other[1] <= name[1] and name[2] <= other[2]
+
+
+def is_matchable(id_: str) -> bool:
+    """Return whether an entity's id is a name that can be matched; see `NameIndex.add`."""
+    return _can_be_found(_tokens(id_), id_)
+
+
+def _can_be_found(tokens: list[str], id_: str) -> bool:
+    # Without lookup tokens it could not be found in earlier passages.
+    fits = 0 < len(tokens) <= _MAX_TOKENS and _is_distinctive(tokens)
+    return fits and (any(map(_is_plain, tokens)) or bool(lookup_tokens(id_)))
+
+
+def inner_names(id_: str) -> set[str]:
+    """Return the ids of all names that may be found inside a longer one: `york` in `new york city`."""
+    tokens = _tokens(id_)
+    if not 1 < len(tokens) <= _MAX_TOKENS:
+        return set()
+    ends = range(1, len(tokens) + 1)
+    return {name_key(" ".join(tokens[start:end])) for end in ends for start in range(end)} - {id_}
 
 
 def plain_latin(text: str) -> bytes:

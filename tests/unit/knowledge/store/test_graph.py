@@ -7,7 +7,7 @@ import pytest
 from loom_core.knowledge.maintenance.check import check_graph
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.store import KnowledgeStore
-from loom_core.knowledge.store.graph import MentionLink
+from loom_core.knowledge.store.mentions import MentionLink
 from loom_core.knowledge.text.surface_forms import name_key
 
 LEFT_EMPTY = ("entities", "names", "mentions", "abouts", "relations", "new_names")

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_core.knowledge.text.analysis import lookup_tokens
-from loom_core.knowledge.text.name_matching import NameIndex, plain_latin
+from loom_core.knowledge.text.name_matching import NameIndex, inner_names, plain_latin
 from loom_core.knowledge.text.passage_text import index_tokens
 from loom_core.knowledge.text.surface_forms import name_key
 
@@ -38,6 +38,32 @@ def test_names_are_found_where_they_stand_however_they_are_spelled():
 def test_names_inside_longer_names_are_found_too():
     index = index_of("New York City", "York")
     assert found(index, "New York City") == [(1, "New York City"), (2, "York")]
+
+
+@pytest.mark.parametrize(
+    ("entity", "near"),
+    [
+        (1, ["New York City", "York", "York"]),  # the name inside it may have to move, from all of its places
+        (2, ["New York City", "York", "York"]),
+        (3, ["Paris"]),
+        (4, []),
+    ],
+)
+def test_only_names_near_those_of_an_entity_are_found_for_it(entity: int, near: list[str]):
+    index, text = index_of("New York City", "York", "Paris", "Rome"), "From New York City to York and Paris."
+    assert sorted(text[match.start : match.end] for match in index.find(text, near={entity})) == near
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"),
+    [
+        ("New York City", {"new", "york", "city", "new york", "york city"}),
+        ("北京大学", {"北", "京", "大", "学", "北京", "京大", "大学", "北京大", "京大学"}),
+        ("York", set[str]()),
+    ],
+)
+def test_a_name_holds_the_names_of_its_parts(name: str, inner: set[str]):
+    assert inner_names(name_key(name)) == inner
 
 
 def test_a_single_word_counts_only_where_it_is_marked_as_a_name():
