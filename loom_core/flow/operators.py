@@ -81,7 +81,8 @@ class OperatorDesk:
         """
         runs = await self._journal.runs(waits_for="operator", limit=-1)
         visible = (run for run in reversed(runs) if _is_visible(run, flows, context or {}))
-        found = (Handover(run, each) for run in visible for each in run.pending if each.kind == "operator")
+        pending = ((run, each.current()) for run in visible for each in run.pending)
+        found = (Handover(run, each) for run, each in pending if each.kind == "operator")
         return sorted(found, key=lambda each: each.since)[:_MOST]
 
     async def find(
@@ -99,7 +100,7 @@ class OperatorDesk:
         run = await self._journal.get(run_id)
         for each in run.pending:
             if each.kind == "operator" and _is_visible(run, flows, context or {}):
-                return Handover(run, each)
+                return Handover(run, each.current())
         raise NotFoundError(
             f"Run {run_id[:200]!r} is not handed over to an operator.",
             advice="Look at the queue of operators; another one may have returned the conversation.",

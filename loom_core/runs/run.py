@@ -245,8 +245,10 @@ class Pending:
         deadline = None if limit is None else time.time() + limit
         return replace(self, arguments={**self.arguments, "taken_by": operator}, deadline=deadline)
 
-    def released(self) -> Pending:
-        """Return the request as it is in the queue again: its operator has not answered the user in time."""
+    def current(self) -> Pending:
+        """Return the request as it is now: without an operator who has not answered the user in time."""
+        if not self.taken_by or self.deadline is None or time.time() < self.deadline:
+            return self
         kept = {name: value for name, value in self.arguments.items() if name != "taken_by"}
         return replace(self, arguments=kept, deadline=None)
 

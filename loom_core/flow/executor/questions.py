@@ -177,7 +177,7 @@ class FlowQuestions:
             if latest.deadline is not None and time() >= latest.deadline:
                 if not latest.taken_by:
                     return None
-                latest = latest.released()
+                latest = latest.current()
                 self._record.record_request(latest)
             with self._mark_waiting(latest):
                 await self._people.wait_for_response(latest)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
@@ -174,6 +175,19 @@ async def test_an_operator_who_does_not_answer_the_user_in_time_has_the_conversa
         await wait_until_released(later.run_id)
         run = await desk.hand_back(await desk.find(later.run_id), {}, by="Anna")
         assert (run.status, run.output) == ("completed", "Done.")
+
+
+async def test_without_a_process_that_goes_on_with_it_such_a_conversation_is_free_too() -> None:
+    step = {"stepId": "desk", "handover": {"reply_seconds": 1e-3}}
+    async with at_the_desk({**PERSON, "steps": [step]}, look_seconds=None) as talk:
+        desk = talk.assistant.operators
+        await talk("talk to a person")
+        (handed,) = await desk.queue()
+        await desk.say(handed, "", by="Anna")
+        while (await desk.queue())[0].pending.taken_by:
+            await anyio.lowlevel.checkpoint()
+        await desk.say(handed, "Hello", by="Bo")
+        assert (await desk.find(handed.run.id)).pending.taken_by == "Bo"
 
 
 async def test_however_many_wait_the_earliest_of_a_tenant_are_in_the_queue() -> None:

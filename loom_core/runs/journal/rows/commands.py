@@ -189,7 +189,7 @@ def _check_answer(
     order: ApprovalDecision | InputResponse | OperatorMessage,
     given: Sequence[Command],
 ) -> None:
-    pending = next((each for each in soon.pending if each.id == order.id), None)
+    pending = next((each.current() for each in soon.pending if each.id == order.id), None)
     if pending is None:
         if any(isinstance(each, ApprovalDecision | InputResponse) and each.id == order.id for each in given):
             raise InvalidInputError(
@@ -205,7 +205,7 @@ def _check_answer(
             if waiting
             else "It waits for nothing; it may be decided already.",
         )
-    if pending.deadline is not None and pending.deadline < time.time() and not pending.taken_by:
+    if pending.deadline is not None and pending.deadline < time.time():
         raise InvalidInputError(
             f"The deadline for {order.id!r} has passed: it counts as refused.",
             advice="Send the run a message with what you want.",
