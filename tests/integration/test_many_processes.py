@@ -18,6 +18,7 @@ import pytest
 
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.storage.ownership import holder_of, read_card
+from tests.fixtures import processes
 from tests.fixtures.fork_server import starts_quickly
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ def test_a_stopped_owner_keeps_no_one_waiting(folder: Path, start: Start):
     until(lambda: "text:3" in peer.do("ask", "Person3"))
     until(lambda: owner.do("idle"))  # a process that is stopped while it writes keeps others from writing
     os.kill(owner.pid, signal.SIGSTOP)
+    processes.wait_until_stopped(owner.pid)
     try:
         assert "text:3" in peer.do("ask", "Person3", within=10)  # a second of silence, and then alone
         assert "numpy" in peer.do("modules")
