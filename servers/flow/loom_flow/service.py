@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from anyio import to_thread
@@ -13,7 +14,6 @@ from loom_core.flow.config.models import FlowFile, has_side_effects
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
 from loom_core.runs.commands import Resume
 from loom_core.server.auth.caller import FULL_ACCESS, current_caller, use_caller
-from loom_core.server.calls.long_polling import LONGEST_WAIT, LongPoll
 from loom_flow.engine import FlowEngine
 from loom_flow.models import ExplainResult, FlowInfo, FlowsResult, MatchInfo
 from loom_flow.texts import progress_line, question_of, run_line, steps_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal import Journal, PostgresPlace
     from loom_core.runs.run import Pending, Run, RunStatus
+    from loom_core.server.calls.long_polling import LongPoll
     from loom_flow.models import StepInfo
     from loom_flow.settings import Settings
 
@@ -43,6 +44,7 @@ OperatorAction: TypeAlias = Literal["say", "take", "return", "decline"]
 _OPEN: tuple[RunStatus, ...] = ("working", "input_required", "paused", "failed")
 _LISTED = 20
 _PAGE = 500
+_REPLY_SECONDS = 0.5  # for which a message waits for its run
 
 
 class FlowService:
@@ -53,7 +55,6 @@ class FlowService:
 
     Attributes:
         settings: settings of the process.
-        long_poll: long polls of calls that wait for runs.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
@@ -66,9 +67,15 @@ class FlowService:
                 file.
         """
         self.settings = settings
-        self.long_poll = LongPoll(self, self.question, progress_line)
         self._sees_all = sees_all
         self._engine = FlowEngine(settings, adopts=adopts)
+
+    @cached_property
+    def long_poll(self) -> LongPoll:
+        """Return the long polls of calls that wait for runs."""
+        from loom_core.server.calls.long_polling import LongPoll  # imports the MCP SDK; commands need neither
+
+        return LongPoll(self, self.question, progress_line)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -115,7 +122,7 @@ class FlowService:
         session_id: str = "",
         context: Mapping[str, Any] | None = None,
         idempotency_key: str = "",
-        seconds: float = LONGEST_WAIT,
+        seconds: float = _REPLY_SECONDS,
     ) -> FlowReply:
         """Answer a message; see `WorkflowOrchestrator.query`. Call `confirm_delivery` on delivery.
 
@@ -457,9 +464,6 @@ class FlowService:
         meant = f"Did you mean {near[0]!r}? " if near else ""
         listed = f"There are: {', '.join(known)}." if known else "There is none for you."
         raise NotFoundError(f"There is no flow {flow_id[:200]!r}.", advice=f"{meant}{listed}")
-
-
-_REPLY_SECONDS = 0.5  # for which a message waits for its run
 
 
 def _caller_context(context: Mapping[str, Any] | None) -> dict[str, Any]:

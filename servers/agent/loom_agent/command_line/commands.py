@@ -14,7 +14,6 @@ import anyio
 from loom_agent import PROGRAM
 from loom_agent.command_line.start import start_run
 from loom_agent.command_line.terminal import Terminal
-from loom_agent.mcp_tools.tools import find_tools
 from loom_agent.models import RunsResult
 from loom_agent.service import AgentService
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
@@ -296,6 +295,8 @@ async def _follow(service: AgentService, run: Run, args: argparse.Namespace) -> 
 
 
 async def _tools(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
+    from loom_agent.mcp_tools.tools import find_tools  # imports the MCP SDK, half of the time of a command
+
     found = partial(find_tools, service, " ".join(args.query), profile=args.profile)
     result = await interrupts.unless(found)
     if args.json:

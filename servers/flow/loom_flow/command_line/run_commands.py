@@ -24,7 +24,6 @@ from loom_core.server.cli.named_values import parse_values
 from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard, ask_at_terminal
 from loom_flow import PROGRAM
 from loom_flow.engine import model_from_settings
-from loom_flow.mcp_tools.tools import build_response, find_pending
 from loom_flow.models import OperatorResult, RunsResult
 from loom_flow.service import FlowService
 from loom_flow.settings import invocation
@@ -198,6 +197,9 @@ async def _resume(service: FlowService, args: argparse.Namespace) -> int:
     run = await service.run(args.run_id)
     before = run.last_seq
     if args.approve or args.deny or args.answer is not None:
+        # Not before: it imports the MCP SDK, half of the time of a command.
+        from loom_flow.mcp_tools.tools import build_response, find_pending
+
         pending = find_pending(run, args.id, questions=args.answer is not None)
         answer = None if args.answer is None else _object(args.answer, "--answer")
         action = "answer" if answer is not None else "approve" if args.approve else "deny"
