@@ -19,6 +19,8 @@ from loom_core.tools.execution.scheduler import Scheduler
 from tests.fixtures.fork_server import starts_quickly
 from tests.fixtures.task_server import TaskServer, task_entry
 
+pytestmark = pytest.mark.slow
+
 _BUILD = call("works__build", what="桥")
 _KILLED = """
 import sys

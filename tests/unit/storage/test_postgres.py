@@ -15,6 +15,8 @@ from loom_core.storage.postgres import PostgresDatabase
 from tests.fixtures.store_servers import free_port
 from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer, run_postgres
 
+pytestmark = pytest.mark.slow
+
 _SCRIPT = """
 CREATE TABLE notes (
     key INTEGER PRIMARY KEY AUTOINCREMENT,

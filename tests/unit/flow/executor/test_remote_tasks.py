@@ -16,6 +16,8 @@ from loom_core.runs.commands import Abort, Resume
 from loom_core.runs.journal import Journal
 from tests.fixtures.task_server import TaskServer, task_entry
 
+pytestmark = pytest.mark.slow
+
 Flows = Callable[..., FlowExecutor]
 
 _BUILD = {"stepId": "build", "tool": "works:build", "parameters": {"what": "桥"}}

@@ -23,6 +23,8 @@ from loom_core.knowledge.store.opening import open_store
 from loom_core.knowledge.store.shard import Shard, shard_number
 from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer, run_postgres
 
+pytestmark = pytest.mark.slow
+
 TOPICS = {
     "lighthouse": "The lighthouse of Skagen is built of grey brick.",
     "marzipan": "Marzipan from Lübeck is made of almonds and sugar.",

@@ -20,6 +20,8 @@ from loom_core.testing.stores import VectorIndexContract
 from tests.fixtures.store_servers import StoreServer, free_port
 from tests.fixtures.store_servers.chroma import Gate, run_chroma, run_gate
 
+pytestmark = pytest.mark.slow
+
 DIMENSION = 8
 TOKEN = "ck-5ecret"
 

@@ -426,6 +426,7 @@ def test_connections_are_used_again(server: ElasticServer) -> None:
     assert len({each.client for each in server.asked}) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_not_waited_for_without_end(server: ElasticServer) -> None:
     index = _filled(server)
     server.paused = True

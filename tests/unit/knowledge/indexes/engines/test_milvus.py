@@ -28,7 +28,7 @@ from tests.fixtures.store_servers.milvus import (
     skip_unless_wanted,
 )
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("milvus")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("milvus")]
 
 _Found = TypeVar("_Found")
 _DIMENSION = 8

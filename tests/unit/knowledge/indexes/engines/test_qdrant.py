@@ -20,6 +20,8 @@ from loom_core.testing.stores import VectorIndexContract
 from tests.fixtures.store_servers import free_port
 from tests.fixtures.store_servers.qdrant import QdrantError, QdrantServer
 
+pytestmark = pytest.mark.slow
+
 _KEY = "qd-key-of-no-value"
 _REAL = os.environ.get("LOOM_TEST_QDRANT_URL", "")
 _DIMENSION = 8

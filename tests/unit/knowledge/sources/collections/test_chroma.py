@@ -14,6 +14,8 @@ from tests.fixtures.store_servers import StoreServer
 from tests.fixtures.store_servers.chroma import Gate, run_chroma, run_gate
 from tests.unit.knowledge.sources.collections.contract import CollectionContract
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server(towns, tmp_path_factory: pytest.TempPathFactory) -> Generator[StoreServer]:
