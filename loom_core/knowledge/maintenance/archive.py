@@ -384,14 +384,15 @@ def import_archive(
                 f"Process {lock.holder()} is importing into this knowledge base already.",
                 advice="Wait until it is done.",
             )
+    node = "" if store.sharing is None else store.sharing.node.id  # the lock is that of its folder
     try:
-        discard_unacknowledged(store.database)  # remains of a killed process
+        discard_unacknowledged(store.database, node=node)  # remains of a killed process
         request = {"archive": archive.manifest.name} | ({"confirmed": True} if confirm else {})
-        job = JobUpload(store.database, request)
+        job = JobUpload(store.database, request, node=node)
         try:
             _receive(store, job, archive, limits or LoadLimits(), progress)
         except BaseException:
-            discard_unacknowledged(store.database)
+            discard_unacknowledged(store.database, node=node)
             raise
         return job.acknowledge()
     finally:

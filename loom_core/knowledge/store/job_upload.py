@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JobUpload", "discard_unacknowledged"]
 
+_NODE = "uploaded_by"  # key in the request
+
 
 class JobUpload:
     """A job whose documents are uploaded in parts; invisible to others until it is acknowledged.
@@ -24,9 +26,10 @@ class JobUpload:
     Args:
         database: the store.
         request: the request as JSON.
+        node: the node that uploads it, where several machines share the store.
     """
 
-    def __init__(self, database: SQLDatabase, request: dict[str, Any]) -> None:
+    def __init__(self, database: SQLDatabase, request: dict[str, Any], *, node: str = "") -> None:
         self.id = new_job_id()
         self._database = database
         self._next = 0
@@ -34,7 +37,7 @@ class JobUpload:
             cursor = db.execute(
                 "INSERT INTO jobs (id, kind, state, request, created_at) "
                 "VALUES (?, 'add', 'receiving', ?, ?) RETURNING key",
-                (self.id, json.dumps(request), time.time()),
+                (self.id, json.dumps(request | {_NODE: node} if node else request), time.time()),
             )
             self._key = int(cursor.fetchone()[0])
 
@@ -67,11 +70,9 @@ class JobUpload:
         return self.id
 
 
-def discard_unacknowledged(database: SQLDatabase) -> int:
-    """Discard all jobs that were never acknowledged. Call it only while no process uploads one.
-
-    Returns:
-        How many there were.
-    """
+def discard_unacknowledged(database: SQLDatabase, *, node: str = "") -> None:
+    """Discard a node's jobs that were never acknowledged. Call it only while no process there uploads one."""
     with database.write() as db:
-        return db.execute("DELETE FROM jobs WHERE state = 'receiving'").rowcount
+        found = db.execute("SELECT key, request FROM jobs WHERE state = 'receiving'").fetchall()
+        remains = [(row["key"],) for row in found if json.loads(row["request"]).get(_NODE, "") == node]
+        db.executemany("DELETE FROM jobs WHERE key = ?", remains)

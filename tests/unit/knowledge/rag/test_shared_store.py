@@ -417,6 +417,23 @@ async def test_an_archive_goes_into_the_database_and_out_again(open_node: Open, 
     back.close()
 
 
+async def test_two_machines_import_at_the_same_time(open_node: Open, tmp_path: Path):
+    one, other, archive = open_node("one"), open_node("other"), tmp_path / "a.loomkb"
+    with closing(KnowledgeBase("a", embedder="hashing", path=tmp_path / "files")) as files:
+        await files.add_texts(TEXTS)
+        await anyio.to_thread.run_sync(files.export, archive)
+    jobs: list[str] = []
+
+    def import_on_the_other(_done: int, _total: int) -> None:
+        with closing(ArchiveReader(archive)) as reader:
+            jobs.append(other.import_archive(reader))
+
+    with closing(ArchiveReader(archive)) as reader:
+        jobs.append(one.import_archive(reader, progress=import_on_the_other))
+    await one.worker.drain()
+    assert [job.state for id_ in jobs if (job := one.store.jobs.get(id_))] == ["done", "done"]
+
+
 async def test_another_embedder_takes_over_on_all_machines(open_node: Open):
     one, other = open_node("one"), open_node("other")
     await one.add_texts(TEXTS)
