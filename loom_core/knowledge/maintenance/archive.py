@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 from contextlib import contextmanager, suppress
@@ -341,6 +342,7 @@ _VECTORS = 2000
 _HASH = 16
 _MOST_LINE = 12  # bytes of JSON that a character may take
 _MOST_DECISION = 1 << 16
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SPARE = 64 << 20
 
 
@@ -433,6 +435,9 @@ def _document(line: bytes) -> tuple[str, bytes]:
         if not isinstance(fields, dict):
             raise DocumentError("It is not a JSON object.")
         draft = unpack_draft(cast("dict[str, Any]", fields))
+        names = (name for block in draft.blocks for name in (*block.path, block.name))
+        if any(map(_UNSTORABLE.search, (draft.uri, draft.title, draft.text, draft.mime, *names))):
+            raise DocumentError(f"{draft.uri!r} has U+0000 or half a surrogate pair: remove it first.")
     except (ValueError, RecursionError, DocumentError) as error:
         raise InvalidInputError(
             f"The archive holds a document that cannot be read: {error}", advice="Export it again."
@@ -458,7 +463,7 @@ def _take_decisions(store: KnowledgeStore, archive: ArchiveReader) -> None:
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
         for line in archive.lines(member, most=_MOST_DECISION):
-            if (row := _decision(line)) is None or len(row) != len(columns):
+            if (row := _decision(line)) is None:
                 raise InvalidInputError(f"The archive's {member} cannot be read.", advice="Export it again.")
             rows.append(row)
         take_decisions(store, table, columns, rows)
@@ -487,10 +492,11 @@ def _decision(line: bytes) -> list[object] | None:
     if not isinstance(row, list):
         return None
     values = cast("list[object]", row)
-    plain = all(
-        isinstance(each, str | float) or (isinstance(each, int) and abs(each) < 1 << 63) for each in values
-    )
-    return values if plain else None
+    match values:
+        case [str(), str(), bool() | 0 | 1, float() | int() as at] if abs(at) < 1 << 63:
+            return values
+        case _:
+            return None
 
 
 def _check_room(folder: Path, manifest: Manifest) -> None:

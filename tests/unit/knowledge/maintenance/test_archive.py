@@ -248,6 +248,10 @@ def _with_member(members: dict[str, bytes], name: str, data: bytes) -> None:
     members["manifest.json"] = json.dumps(manifest).encode()
 
 
+_DOCUMENT = (
+    b'{"uri": "%s", "text": "%s", "title": "", "title_source": "none", "mime": "", '
+    b'"metadata": {}, "blocks": []}'
+)
 _HOSTILE_LINES = {
     "no JSON": b"{",
     "no UTF-8": b'"\xff\xfe"',
@@ -259,9 +263,13 @@ _HOSTILE_LINES = {
     "a number without end": b'["a", "b", ' + b"9" * 400 + b", 1.0]",
     "a number too large": b'["a", "b", 9223372036854775808, 1.0]',
     "no number": b'["a", "b", 1, NaN]',
+    "no time": b'["a", "b", 1, "x"]',
+    "neither same nor other": b'["a", "b", 2, 1.0]',
     "an object of nothing": b"{}",
     "an object of other kinds": b'{"uri": 7, "title": [], "text": {}, "blocks": "x", "metadata": [1]}',
     "a path": b'{"uri": "../../evil", "text": 7}',
+    "U+0000": _DOCUMENT % (b"text:a", b"a\\u0000b"),
+    "half a surrogate pair in an address": _DOCUMENT % (b"text:\\ud800", b"a"),
 }
 
 
