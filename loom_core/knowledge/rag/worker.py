@@ -166,7 +166,7 @@ class KnowledgeBaseWorker:
         """Become the worker process, if there is none on any machine. Blocks.
 
         Raises:
-            StoreError: the database that several machines share cannot be asked.
+            StoreError: the database that several machines share cannot be asked, or see `acquire_folder`.
         """
         if not self.acquire_folder():
             return False
@@ -176,8 +176,18 @@ class KnowledgeBaseWorker:
         return leads
 
     def acquire_folder(self) -> bool:
-        """Become the process that works for this machine's folder, if there is none. Blocks."""
-        return self._lock is None or self._lock.acquire()
+        """Become the process that works for this machine's folder, if there is none. Blocks.
+
+        Raises:
+            StoreError: the file of the lock cannot be written.
+        """
+        try:
+            return self._lock is None or self._lock.acquire()
+        except OSError as error:
+            raise StoreError(
+                f"The lock of the knowledge base cannot be taken: {error}.",
+                advice="Check that its folder exists, and that this user may write there.",
+            ) from error
 
     def find_leader(self) -> str:
         """Return the process on any machine that works for the store they share, for people; or empty."""

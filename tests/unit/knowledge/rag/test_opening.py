@@ -313,6 +313,23 @@ async def test_work_in_the_background_waits_for_a_full_disk_and_tells_so():
     knowledge_base.close()
 
 
+async def test_work_in_the_background_waits_for_a_lock_that_cannot_be_written(tmp_path: Path):
+    config = RAGConfig(waits=WaitSettings(work=0.01, retry=0.01))
+    knowledge_base = GraphRAGKnowledgeBase.from_config(path=tmp_path, config=config)
+    (tmp_path / "lock").unlink(missing_ok=True)
+    (tmp_path / "lock").mkdir()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(knowledge_base.work)
+        with anyio.fail_after(30):
+            while "lock" not in knowledge_base.worker.problem:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.01)
+            (tmp_path / "lock").rmdir()
+            while not knowledge_base.worker.is_owner:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    knowledge_base.close()
+
+
 HOLDER = """
 import sys
 import anyio
