@@ -180,10 +180,19 @@ class Database:
             return connection.execute(sql, parameters).fetchone()
 
     def compact(self) -> None:
-        """Rewrite the file without its free pages, which may hold deleted rows, and empty its log. Blocks."""
+        """Rewrite the file without its free pages, which may hold deleted rows, and empty its log. Blocks.
+
+        Raises:
+            StoreError: another connection reads an earlier state for too long, which stays in the file.
+        """
         with self.read() as connection:
             connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if is_busy:
+            raise StoreError(
+                f"{self._path} may still hold deleted rows: it was read for over {self._busy_seconds:g} s.",
+                advice="Close the other programs that use it, and try again.",
+            )
 
     def close(self) -> None:
         """Close every idle connection; those in use close when they are returned."""

@@ -129,6 +129,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
 
         Raises:
             StoreUnavailableError: an index is in a server that cannot be asked.
+            StoreError: another process reads the store's file for too long, and the erasure is unfinished.
         """
         await to_thread.run_sync(self.store.set, _ERASING, "1")
         removed = await self.remove(ids)

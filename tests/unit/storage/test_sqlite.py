@@ -260,6 +260,25 @@ def test_a_closed_database_says_so(database: Database):
         texts(database)
 
 
+def test_deleted_rows_are_gone_from_the_file_or_the_reason_is_said(tmp_path: Path):
+    path = tmp_path / "a.db"
+    database, reader = (Database(path, schema=SCHEMA, busy_seconds=0.01) for _ in range(2))
+    with database.write() as db:
+        db.execute("INSERT INTO notes (text) VALUES ('geheim')")
+    database.compact()
+    with reader.snapshot() as snapshot:
+        snapshot.execute("SELECT * FROM notes").fetchall()
+        with database.write() as db:
+            db.execute("DELETE FROM notes")
+        with pytest.raises(StoreError, match="deleted rows"):
+            database.compact()
+        assert b"geheim" in path.read_bytes()
+    database.compact()
+    assert b"geheim" not in path.read_bytes()
+    reader.close()
+    database.close()
+
+
 def test_a_connection_in_use_is_closed_when_it_is_given_back(tmp_path: Path):
     database = Database(tmp_path / "a.db", schema=SCHEMA)
     with database.read() as db:
