@@ -290,7 +290,7 @@ class UserMemory:
 
         found: list[str] = []
         for path in self._folder.glob("*/record.db"):
-            with closing(KnowledgeStore(path, read_only=True)) as store:
+            with closing(KnowledgeStore(path)) as store:
                 if store.documents.counts()[0]:
                     found.append(store.get("description"))
         return sorted(found)

@@ -14,6 +14,8 @@ from loom_core.agent import NewNote, Note, UserMemory
 from loom_core.embedding.interface import ForwardingEmbedder
 from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
+from loom_core.knowledge.store.schema import SCHEMA
+from loom_core.storage import Database
 
 
 @pytest.fixture
@@ -42,6 +44,18 @@ async def test_no_operation_reaches_the_notes_of_another_user(memory: UserMemory
     assert await memory.users() == ["ada", "bob"]
     with pytest.raises(InvalidInputError, match="id of a user"):
         await memory.notes("")
+
+
+async def test_users_are_listed_after_an_upgrade(memory: UserMemory, tmp_path: Path) -> None:
+    path = tmp_path / "memory" / "old" / "record.db"
+    path.parent.mkdir(parents=True)
+    with closing(Database(path, schema=SCHEMA[:-1])) as database, database.write() as db:
+        db.execute("INSERT INTO meta VALUES ('description', 'ada')")
+        db.execute(
+            "INSERT INTO documents (id, uri, title, title_source, mime, language, text, length, hash, "
+            "metadata, added_at, updated_at) VALUES ('d', 'u', '', 'none', '', 'en', x'', 0, x'', '{}', 0, 0)"
+        )
+    assert await memory.users() == ["ada"]
 
 
 async def test_a_fact_is_stored_once_and_a_correction_takes_its_place(memory: UserMemory) -> None:
