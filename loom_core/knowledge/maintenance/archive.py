@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import zipfile
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_draft, unpack_draft
 from loom_core.knowledge.store.job_upload import JobUpload, discard_unacknowledged
 from loom_core.knowledge.store.shard import read_shard
+from loom_core.knowledge.text.control_characters import UNSTORABLE
 from loom_core.storage import ProcessLock
 
 if TYPE_CHECKING:
@@ -342,7 +342,6 @@ _VECTORS = 2000
 _HASH = 16
 _MOST_LINE = 12  # bytes of JSON that a character may take
 _MOST_DECISION = 1 << 16
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SPARE = 64 << 20
 
 
@@ -436,7 +435,7 @@ def _document(line: bytes) -> tuple[str, bytes]:
             raise DocumentError("It is not a JSON object.")
         draft = unpack_draft(cast("dict[str, Any]", fields))
         names = (name for block in draft.blocks for name in (*block.path, block.name))
-        if any(map(_UNSTORABLE.search, (draft.uri, draft.title, draft.text, draft.mime, *names))):
+        if any(map(UNSTORABLE.search, (draft.uri, draft.title, draft.text, draft.mime, *names))):
             raise DocumentError(f"{draft.uri!r} has U+0000 or half a surrogate pair: remove it first.")
     except (ValueError, RecursionError, DocumentError) as error:
         raise InvalidInputError(

@@ -20,6 +20,7 @@ from loom_core.knowledge.rag.requests import (
     text_drafts,
 )
 from loom_core.knowledge.store.shard import read_shard, refuse_sharded
+from loom_core.knowledge.text.control_characters import UNSTORABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -376,5 +377,6 @@ class DocumentIntake:
                 if document is not None:
                     self.store.documents.remove(document.key)
                     removed.append(document)
-            self.store.jobs.withdraw([*ids, *(document.uri for document in removed)])
+            storable = [id_ for id_ in ids if not UNSTORABLE.search(id_)]
+            self.store.jobs.withdraw([*storable, *(document.uri for document in removed)])
         return removed

@@ -18,6 +18,7 @@ from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_dra
 from loom_core.knowledge.ingest.workers import draft_payload
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store.prepared_documents import JobItem
+from loom_core.knowledge.text.control_characters import UNSTORABLE
 from loom_core.knowledge.uris import display_uri, uri_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _SHOWN = 100  # characters of a source in an error
 
 
@@ -89,7 +89,7 @@ class DocumentsRequest(AddRequest):
         """
         most = LoadLimits().max_text_chars
         for draft in self.documents:
-            if _UNSTORABLE.search(draft.uri):
+            if UNSTORABLE.search(draft.uri):
                 raise InvalidInputError(
                     f"{_excerpt(draft.uri)} cannot be the address of a document.",
                     advice="Leave out U+0000 and lone surrogates.",

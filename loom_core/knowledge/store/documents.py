@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 from loom_core.knowledge.store.fields import FIELD_NAMES, chunks_where
+from loom_core.knowledge.text.control_characters import UNSTORABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -266,7 +267,7 @@ class DocumentTable(DocumentReader):
 
 def _encodable(id_: str) -> str:
     """Return an id without lone surrogates and U+0000, which no database can hold, and no id does."""
-    return id_.encode("utf-8", "replace").decode().replace("\0", "?")
+    return UNSTORABLE.sub("?", id_)
 
 
 def _document(row: SQLRow) -> DocumentRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CONTROL_CHARACTERS", "escape_controls"]
+__all__ = ["CONTROL_CHARACTERS", "UNSTORABLE", "escape_controls"]
 
 CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters, which terminals interpret
@@ -14,6 +14,9 @@ CONTROL_CHARACTERS = re.compile(
     "\U000e0000-\U000e007f]"  # tags: letters that people cannot see, but a model reads
 )
 """Control characters and other invisible characters."""
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""U+0000 and lone surrogates, which not every database can hold."""
 
 
 def escape_controls(text: str) -> str:

@@ -105,9 +105,10 @@ async def test_the_character_0_is_left_out_of_what_is_stored():
 
 
 @pytest.mark.parametrize("uri", ["text:a\0", "text:\ud800"])
-async def test_an_address_that_no_database_can_hold_is_refused(harbour, uri: str):
+async def test_an_address_that_no_database_can_hold_is_refused_and_unknown(harbour, uri: str):
     with pytest.raises(InvalidInputError, match="cannot be the address of a document"):
         await harbour.add_texts(["x"], uris=[uri])
+    assert await harbour.remove([uri]) == []
 
 
 # -- questions --------------------------------------------------------------------------------------
