@@ -7,6 +7,7 @@ statement cites one. The cost is known before the first request.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -57,7 +58,8 @@ class MapReduceRAG:
     Args:
         llm: the model.
         knowledge_base: whose documents to read.
-        topics: how many topics are read, the largest first; each is one request.
+        topics: how many topics are read: the largest, or for a question with a focus those of the passages
+            that fit it best; each is one request.
         passages: how many passages of each: the most representative ones, or for a question with a focus
             those that fit it best.
         passage_tokens: token budget of the passages of a request.
@@ -115,14 +117,15 @@ class MapReduceRAG:
 
         Raises:
             ConfirmationNeededError: without `confirm`; it has the estimate.
-            NotFoundError: the knowledge base holds no passage.
+            NotFoundError: the knowledge base holds no passage, or none that fits the question.
             LLMError: the model failed on every topic, or on the answer.
             LoomError: as `GraphRAGKnowledgeBase.search`.
         """
         groups = await self._read(query)
         if not groups:
             raise NotFoundError(
-                f"The knowledge base {self._knowledge_base.name!r} is empty.", advice="Add documents first."
+                f"The knowledge base {self._knowledge_base.name!r} holds nothing about this question.",
+                advice="Ask in other words, or add documents first.",
             )
         if not confirm:
             raise ConfirmationNeededError(self._estimate(query, groups))
@@ -153,12 +156,16 @@ class MapReduceRAG:
         knowledge_base = self._knowledge_base
         topics = await to_thread.run_sync(knowledge_base.topics)
         asked = parse_global_question(query)
-        chosen: list[list[int]] = [list(topic.chunks[: self._passages]) for topic in topics.topics]
-        if asked is None or asked.focus:
+        if asked is not None and not asked.focus:
+            chosen = [list(topic.chunks) for topic in topics.topics]
+        else:
             answer = await knowledge_base.search(asked.focus if asked else query, limit=_FOUND)
             found = await to_thread.run_sync(partial(self._keys, [item.id for item in answer.items]))
-            chosen = [[key for key in found if topics.topic_of.get(key) == n] for n in range(len(chosen))]
-        groups = [keys[: self._passages] for keys in chosen if keys][: self._topics]
+            by_topic: defaultdict[int | None, list[int]] = defaultdict(list)  # None: of passages without one
+            for key in found:
+                by_topic[topics.topic_of.get(key)].append(key)
+            chosen = list(by_topic.values())
+        groups = [keys[: self._passages] for keys in chosen[: self._topics]]
         return await to_thread.run_sync(self._load, groups)
 
     def _keys(self, ids: Sequence[str]) -> list[int]:
@@ -207,8 +214,9 @@ class MapReduceRAG:
         notes: list[str] = []
         first = 0
         for answer in said:
-            notes.append(as_data("notes", _renumber(answer.answer, first)))
-            first += len(answer.passages)
+            count = len(answer.passages)
+            notes.append(as_data("notes", _renumber(answer.answer, first, count)))
+            first += count
         messages = [
             {"role": "system", "content": _REDUCE},
             {"role": "user", "content": "\n\n".join([*notes, as_data("question", query)])},
@@ -218,10 +226,11 @@ class MapReduceRAG:
         )
 
 
-def _renumber(text: str, first: int) -> str:
-    """Add to the numbers that a text cites."""
+def _renumber(text: str, first: int, count: int) -> str:
+    """Add to the numbers that a text cites; those above `count` would be passages of another topic."""
 
     def shift(match: re.Match[str]) -> str:
-        return "".join(f"[{number + first}]" for number in citation_numbers(match[0]))
+        cited = citation_numbers(match[0])
+        return "".join(f"[{number + first}]" for number in cited if 1 <= number <= count)
 
     return CITATION.sub(shift, text)

@@ -75,6 +75,23 @@ async def test_a_question_with_a_focus_is_answered_from_what_fits_it(knowledge_b
     assert "harbour master" in shown[0] or "harbour master" in shown[1]
 
 
+async def test_the_passages_that_fit_a_focus_best_are_read_whatever_their_topic(knowledge_base):
+    lonely = "Kumquat liqueur is distilled by Zoltan."  # shares no term with others: it has no topic
+    await knowledge_base.add_texts([lonely], uris=["text:lonely"])
+    rag = MapReduceRAG(MockProvider(reader), knowledge_base, topics=1)
+    found = await rag.run("Who distils the kumquat liqueur of Zoltan?", confirm=True)
+    assert [passage["text"] for passage in found.passages] == [lonely]
+
+
+async def test_a_citation_of_no_passage_does_not_become_one_of_another_topic(knowledge_base):
+    def answer(request: ChatRequest) -> str:
+        return reader(request) if "<notes>" in text_of(request) else "Invented [9], found [1][2, 7]."
+
+    rag = MapReduceRAG(MockProvider(answer), knowledge_base, passages=3)
+    found = await rag.run("What are these documents about?", confirm=True)
+    assert found.answer == "Both: [1] [2] [4] [5]"
+
+
 async def test_a_topic_that_fails_is_noted_and_all_that_fail_are_an_error(knowledge_base):
     def half(request: ChatRequest) -> str | LLMError:
         return (
@@ -95,7 +112,7 @@ async def test_a_topic_that_fails_is_noted_and_all_that_fail_are_an_error(knowle
 async def test_nothing_is_asked_about_nothing():
     with GraphRAGKnowledgeBase("empty", memory=True, embedder=None) as knowledge_base:
         rag = MapReduceRAG(MockProvider(["x"]), knowledge_base)
-        with pytest.raises(NotFoundError, match="empty"):
+        with pytest.raises(NotFoundError, match="nothing about this"):
             await rag.run("Give me an overview", confirm=True)
     with pytest.raises(ConfigError):
         MapReduceRAG(MockProvider(["x"]), knowledge_base, topics=0)
