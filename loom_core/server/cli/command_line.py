@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from loom_core.errors import InvalidInputError, LoomError
+from loom_core.errors import InvalidInputError, LoomError, unwrap_group
 from loom_core.paths import token_path
 
 if TYPE_CHECKING:
@@ -191,16 +191,17 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
             take_secret_files()
         code = run()
         sys.stdout.flush()  # here, where a broken pipe is handled
-    except BrokenPipeError:
-        from loom_core.server.cli.console import close_output
+    except Exception as raised:  # noqa: BLE001 - the process ends; Python would show it with its secrets
+        error = unwrap_group(raised)
+        if isinstance(error, BrokenPipeError):
+            from loom_core.server.cli.console import close_output
 
-        close_output()
-        return _NOT_READ
-    except Exception as error:  # noqa: BLE001 - the process ends; Python would show it with its secrets
+            close_output()
+            return _NOT_READ
         from loom_core.redaction import redact_log_text
 
         if debug or not isinstance(error, LoomError):
-            told = "".join(traceback.format_exception(error))
+            told = "".join(traceback.format_exception(raised))
         else:
             told = _error_text(program, error)
         sys.stderr.write(redact_log_text(told))

@@ -171,6 +171,8 @@ FAILURES = {
     "nothing to remove": (["remove"], "Give ids, URIs or paths, or --all."),
     "everything and something": (["remove", "x", "--all"], "Give ids, URIs or paths, or --all."),
     "a home inside a file": (["add", "{folder}", "--home", "{folder}/手册.md/x"], "another with --home"),
+    "cancelling no job": (["jobs", "--cancel"], "loom-kb jobs ID --cancel"),
+    "a filter for all documents": (["overview", "--question", "x", "--filter", "a=b"], "Leave --filter out."),
     "an unknown embedder": (["query", "x", "--embedder", "none"], "e5-small"),
 }
 
@@ -185,6 +187,14 @@ def test_a_failure_is_a_line_of_cause_and_a_line_of_remedy(case, command, folder
     assert first.startswith("loom-kb: ")
     assert second.startswith("  ")
     assert remedy in second
+
+
+def test_an_error_while_watching_is_no_traceback(command, folder):
+    code, _, said = command("sync", "--watch", folder / "手册.md")
+    assert (code, said.splitlines()[1:]) == (
+        1,
+        [f"loom-kb: {folder / '手册.md'} is a file, not a folder.", "  Files are added."],
+    )
 
 
 def test_what_is_there_is_added_though_something_else_is_not(command, folder):

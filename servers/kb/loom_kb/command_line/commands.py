@@ -363,6 +363,8 @@ async def _overview(service: KnowledgeService, args: argparse.Namespace) -> int:
 
 
 async def _answer_by_topics(knowledge_base: GraphRAGKnowledgeBase, args: argparse.Namespace) -> int:
+    if args.filter:
+        raise InvalidInputError("--question is about all documents.", advice="Leave --filter out.")
     from loom_core.knowledge.rag.map_reduce import MapReduceRAG
     from loom_core.knowledge.retrieval.patterns import citation_numbers
 
@@ -404,6 +406,8 @@ async def _demo(service: KnowledgeService, args: argparse.Namespace) -> int:
 async def _jobs(service: KnowledgeService, args: argparse.Namespace) -> int:
     """List the newest jobs, or show one in full."""
     if args.id is None:
+        if args.cancel:
+            raise InvalidInputError("No job is named.", advice="Write: loom-kb jobs ID --cancel")
         newest = await service.jobs(limit=20)
         if args.json:
             out_json(newest)
