@@ -247,11 +247,12 @@ def graph_text(result: GraphResult) -> str:
         kinds = ", ".join(f"{e.name} ({e.type}, passages: {e.mentions})" for e in result.entities)
         head = f"{result.entity} is connected with: {kinds or 'nothing else'}."
     budget = TextBudget(narrow="a smaller limit or fewer hops", separator="\n")
-    budget.add(head)
+    budget.add(escape_controls(head))
     if result.also_known_as:
-        budget.add(f"{result.entity} is also known as: {', '.join(result.also_known_as)}.")
+        names = ", ".join(result.also_known_as)
+        budget.add(escape_controls(f"{result.entity} is also known as: {names}."))
     for relation in result.relations:
         line = f"- {relation.subject} —{relation.predicate}→ {relation.object} ({relation.support}×)"
         said = f": “{relation.evidence}” id={relation.passage_id}" if relation.evidence else ""
-        budget.add(line + said)
+        budget.add(escape_controls(line + said))
     return budget.text()

@@ -115,6 +115,11 @@ def test_a_graph_is_told_as_surroundings_or_as_a_path():
         "- 李明 —是→ 青岛港 (2×): “李明是青岛港” id=d1.a",
         "- 李明 —part of→ x (1×)",
     ]
+    hidden = said.model_copy(update={"object": "b\u202e", "evidence": "a\U000e0041"})
+    disguised = around.model_copy(update={"relations": [hidden]})
+    assert graph_text(disguised).splitlines()[-1] == (
+        r"- 李明 —是→ b\u202e (2×): “a\U000e0041” id=d1.a"  # what people cannot see, a model reads
+    )
     path = GraphResult(
         entity="李明", entities=entities, relations=[], path=["李明", "青岛港"], also_known_as=[]
     )
