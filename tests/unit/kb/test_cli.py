@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,30 @@ def test_a_failure_is_a_line_of_cause_and_a_line_of_remedy(case, command, folder
     assert first.startswith("loom-kb: ")
     assert second.startswith("  ")
     assert remedy in second
+
+
+def test_statistics_do_not_fail_while_another_process_replaces_files(command, folder, tmp_path):
+    command("add", folder)
+    store = tmp_path / "home" / "kb" / "default"
+    done = threading.Event()
+
+    def replace_files() -> None:
+        for number in itertools.count():
+            index = store / f"words-{100 + number % 7}"
+            index.mkdir()
+            (index / "segment").write_text("x", encoding="utf-8")
+            (index / "segment").unlink()
+            index.rmdir()
+            if done.is_set():
+                break
+
+    other = threading.Thread(target=replace_files)
+    other.start()
+    try:
+        assert [command("stats")[0] for _ in range(8)] == [0] * 8
+    finally:
+        done.set()
+        other.join()
 
 
 def test_an_error_while_watching_is_no_traceback(command, folder):

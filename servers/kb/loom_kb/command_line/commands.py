@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -285,12 +287,10 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
     def collect(knowledge_base: GraphRAGKnowledgeBase, place: StorePlace) -> dict[str, object]:
         documents, passages, characters = knowledge_base.documents.counts()
         entities, relations, mentions = knowledge_base.graph.counts()
-        folder = place.folder
-        files = [path for path in folder.rglob("*") if path.is_file()]
         return {
             "name": args.kb,
             **({"shards": 1} if shards else {}),
-            "folder": str(folder),
+            "folder": str(place.folder),
             **({"database": place.database} if place.database else {}),
             "description": knowledge_base.description,
             "documents": documents,
@@ -313,7 +313,7 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
             "index_lag": knowledge_base.index_lag(),
             "held_by": describe_holder(knowledge_base.holder()) or None,
             **({"worked_on_by": knowledge_base.worker.find_leader() or None} if place.database else {}),
-            "bytes": sum(path.stat().st_size for path in files),
+            "bytes": _bytes_in(place.folder),
         }
 
     each = [await to_thread.run_sync(collect, part, place) for part, place in zip(parts, places, strict=True)]
@@ -324,6 +324,16 @@ async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
     for line in fact_lines(numbers):
         out(line)
     return 0
+
+
+def _bytes_in(folder: Path) -> int:
+    """Return the size of all files of a folder, from which other processes may remove some meanwhile."""
+    size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += (Path(parent) / name).stat().st_size
+    return size
 
 
 def _add_facts(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
