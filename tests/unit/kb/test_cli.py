@@ -126,7 +126,10 @@ def test_help_and_version_are_answers(arguments, capsys):
     assert "loom-kb" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--root"], ["--port", "x"], ["add", ""], ["demo", "x"], ["x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--root"], ["--port", "x"], ["add", ""], ["demo", "x"], ["x"], ["query", "x", "--limit", "0"]],
+)
 def test_wrong_usage_ends_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         run(arguments)
@@ -162,10 +165,8 @@ def folder(tmp_path):
 
 FAILURES = {
     "a blank question": (["query", " "], "Ask in a few words"),
-    "limit 0": (["query", "x", "--limit", "0"], "Use 1 to 100."),
     "a filter without a value": (["query", "x", "--filter", "tags"], "Write it as NAME=VALUE."),
     "an unknown filter": (["query", "x", "--filter", "colour=red"], "Use: source, path, "),
-    "a diversity out of bounds": (["query", "x", "--diversity", "2"], "Use 0 (relevance alone)"),
     "an unknown knowledge base": (["query", "x", "--kb", "none"], "There are: default."),
     "statistics of an unknown one": (["stats", "--kb", "none"], "There are: default."),
     "documents of an unknown one": (["list", "--kb", "none"], "There are: default."),
