@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def test_the_vocabulary_is_that_of_xlm_roberta(e5_weights: E5Weights):
     assert len(e5_weights.pieces) == len(e5_weights.scores) == 250_002
-    assert e5_weights.pieces[:4] == ["<s>", "<pad>", "</s>", "<unk>"]
+    assert e5_weights.pieces[:4] == ("<s>", "<pad>", "</s>", "<unk>")
     assert e5_weights.pieces[-1] == "<mask>"
     assert (e5_weights.begin, e5_weights.end, e5_weights.unknown) == (0, 2, 3)
     assert e5_weights.control == {0, 1, 2, 3, 250_001}
