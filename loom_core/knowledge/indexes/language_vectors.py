@@ -51,9 +51,14 @@ class DenseSearch(Protocol):
     """
 
     def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: ChunkKeys | None = None
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        *,
+        among: ChunkKeys | None = None,
+        only: str | None = None,
     ) -> list[Neighbours]:
-        """Return the chunks most similar to a vector in each language."""
+        """Return the chunks most similar to a vector in each language, or only in one language group."""
         ...
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
@@ -211,11 +216,18 @@ class LanguageVectors:
         return nsmallest(limit, found, key=lambda hit: (-hit[1], hit[0]))
 
     def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        *,
+        among: Collection[int] | None = None,
+        only: str | None = None,
     ) -> list[Neighbours]:
-        """Return the most similar chunks of each language, at most `limit` of each."""
+        """Return the most similar chunks of each language, at most `limit` of each; see `DenseSearch`."""
         found: list[Neighbours] = []
         for language, index in self._indexes.items():
+            if only not in {None, language}:
+                continue
             hits = index.search(vector, limit, among=among)
             if hits and index.count():
                 found.append(_neighbours(language, index, vector, hits))

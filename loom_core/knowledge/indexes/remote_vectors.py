@@ -240,10 +240,17 @@ class RemoteSearch:
         self._most_documents = most_documents
 
     def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: ChunkKeys | None = None
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        *,
+        among: ChunkKeys | None = None,
+        only: str | None = None,
     ) -> list[Neighbours]:
         """Return the most similar chunks of each language, at most `limit` of each; one request for all."""
-        languages = self._index.languages()
+        languages = {
+            group: language for group, language in self._index.languages().items() if only in {None, group}
+        }
         if among is None or len(among) > self._exact_among:
             hits = self._nearest(vector, limit, list(languages), among)
         else:

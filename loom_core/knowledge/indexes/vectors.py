@@ -487,19 +487,25 @@ class ChromaDenseSearch:
         return nsmallest(limit, found, key=lambda hit: (-hit[1], hit[0]))
 
     def by_language(
-        self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
+        self,
+        vector: NDArray[np.float32],
+        limit: int,
+        *,
+        among: Collection[int] | None = None,
+        only: str | None = None,
     ) -> list[Neighbours]:
-        """Return the most similar chunks of each language, at most `limit` of each."""
+        """Return the most similar chunks of each language, at most `limit` of each; see `DenseSearch`."""
         if among is not None or not self._flat.language_groups() <= set(self._indexes):
-            return self._flat.by_language(vector, limit, among=among)
+            return self._flat.by_language(vector, limit, among=among, only=only)
         try:
             candidates = {
                 group: [key for key, _ in index.search(vector, limit)]
                 for group, index in self._indexes.items()
+                if only in {None, group}
             }
         except IndexDamagedError as error:
             self._index.report_damage(error)
-            return self._flat.by_language(vector, limit)
+            return self._flat.by_language(vector, limit, only=only)
         return self._flat.by_candidates(vector, candidates)
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:

@@ -326,7 +326,18 @@ class Channels:
         """Return the cosine of the best passages of each language that the embedder covers."""
         if self.dense is None or question.vector is None:
             return []
-        found = self.dense.by_language(question.vector, limit, among=question.among)
+        return self._covered_only(self.dense.by_language(question.vector, limit, among=question.among))
+
+    def semantic_translated(self, question: PreparedQuestion, *, limit: int) -> list[Neighbours]:
+        """Return the same for a question's translated vector, of its language alone; none without one."""
+        if self.dense is None or question.translation is None or question.translated is None:
+            return []
+        found = self.dense.by_language(
+            question.translated, limit, among=question.among, only=question.translation.language
+        )
+        return self._covered_only(found)
+
+    def _covered_only(self, found: Sequence[Neighbours]) -> list[Neighbours]:
         return [near for near in found if self._covered is None or near.language in self._covered]
 
     def baseline_similarity(self, vector: NDArray[np.float32] | None, language: str) -> float | None:
@@ -423,11 +434,8 @@ class ChannelHits:
         """Search the vectors, if there are any and the question has one. Blocks."""
         began = time.perf_counter()
         self.near = self.untranslated = channels.semantic(question, limit=settings.semantic_pool)
-        if question.translation is not None and question.translated is not None:
-            moved = replace(question, vector=question.translated)
-            others = {n.language: n for n in channels.semantic(moved, limit=settings.semantic_pool)}
-            language = question.translation.language
-            self.near = [others.get(n.language, n) if n.language == language else n for n in self.near]
+        for other in channels.semantic_translated(question, limit=settings.semantic_pool):
+            self.near = [other if near.language == other.language else near for near in self.near]
         if channels.dense is not None and question.vector is not None:
             self.ms["vector"] = 1000 * (time.perf_counter() - began)
 

@@ -72,6 +72,11 @@ def check(store: KnowledgeStore, remote: RemoteVectors, server: PlainServer, que
     found = remote.searcher()
     assert found is not None
     assert_same(found.by_language(question, 5), flat_search(store).by_language(question, 5))
+    for group in flat_search(store).language_groups():
+        assert_same(
+            found.by_language(question, 5, only=group),
+            flat_search(store).by_language(question, 5, only=group),
+        )
     assert found.language_groups() == flat_search(store).language_groups()
 
 
