@@ -257,7 +257,9 @@ class KnowledgeService:
             found = [(part, await to_thread.run_sync(part.jobs.get, id_)) for part in parts]
             if jobs := [(part, job) for part, job in found if job is not None]:
                 return jobs
-        raise NotFoundError(f"There is no job {id_!r}.", advice="Look for its id in the list of jobs.")
+        raise NotFoundError(
+            f"There is no job {id_!r}.", advice="Call `job` without an id, or `loom-kb jobs`, to see all."
+        )
 
     async def jobs(self, *, limit: int = 10, cursor: str | None = None) -> JobResult:
         """List the newest jobs of all knowledge bases.
