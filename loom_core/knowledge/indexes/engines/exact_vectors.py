@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.indexes.engines.vector_codes import possible_places
 from loom_core.knowledge.indexes.engines.vector_rows import DEAD, MemoryRows, validate_batch, validate_query
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
@@ -125,7 +124,7 @@ class ExactVectorIndex:
             places = self._positions(rows, among)
         elif rows.codes is not None and rows.used >= _CODED_FROM:
             matrix = rows.matrix[: rows.used]
-            places = possible_places(rows.codes, matrix, query, limit, alive=keys != DEAD)
+            places = rows.codes.possible_places(matrix, query, limit, alive=keys != DEAD)
         else:
             places = np.flatnonzero(keys)
         keys = keys[places]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
-from loom_core.knowledge.indexes.engines.vector_codes import code_type, encode
+from loom_core.knowledge.indexes.engines.vector_codes import VectorCodes, encode
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -28,6 +28,7 @@ DEAD = 0
 _FIRST_ROWS = 1024
 _KEY_BYTES = 8
 _NUMBER_BYTES = 4
+_SCALES_BYTES = 8
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
     matrix: NDArray[np.float32]
     keys: NDArray[np.int64]
     used: int
-    codes: NDArray[np.void] | None = None
+    codes: VectorCodes | None = None
 
 
 def no_rows(dimension: int, *, room: int = 0) -> Rows:
@@ -132,7 +133,7 @@ class MemoryRows:
 
 
 class FileRows:
-    """Rows in files of float32 numbers, of int64 keys and of 8-bit codes, mapped into memory.
+    """Rows in files of float32 numbers, of int64 keys and of codes, mapped into memory.
 
     All readers share the pages, and opening reads none. The matrix file grows in steps ahead of its rows (as
     a sparse file), so that readers seldom remap it. Rows and codes are written before their keys. The caller
@@ -140,7 +141,7 @@ class FileRows:
     place, visible to every reader at once. Numbers are in native byte order: the files stay on the machine.
 
     Args:
-        stem: path of the files without the suffixes `.f32`, `.keys` and `.i8`.
+        stem: path of the files without the suffixes `.f32`, `.keys`, `.i8` and `.scales`.
         dimension: length of a row.
         used: number of valid rows.
         writable: whether this process adds and deletes rows; the files are created if absent.
@@ -154,17 +155,16 @@ class FileRows:
         self._path = stem
         self._row_bytes = dimension * _NUMBER_BYTES
         self._dimension = dimension
-        self._code_type = code_type(dimension)
         self._rows = no_rows(dimension)
         mode = "r+b" if writable else "rb"
         with self._translate_errors(), ExitStack() as opened:
             files: list[BinaryIO] = []
-            for suffix in (".f32", ".keys", ".i8"):
+            for suffix in (".f32", ".keys", ".i8", ".scales"):
                 path = stem.with_name(stem.name + suffix)
                 if writable and not used:
                     path.write_bytes(b"")
                 files.append(opened.enter_context(path.open(mode, buffering=0)))
-            self._matrix_file, self._keys_file, self._codes_file = files
+            self._matrix_file, self._keys_file, self._numbers_file, self._scales_file = files
             self._open_files = opened.pop_all()
         try:
             self._rows = self._map_rows(used)
@@ -189,7 +189,9 @@ class FileRows:
             if end > self._capacity():
                 self._matrix_file.truncate((end + max(_FIRST_ROWS, end // 4)) * self._row_bytes)
             self._write(self._matrix_file, used * self._row_bytes, matrix.tobytes())
-            self._write(self._codes_file, used * self._code_type.itemsize, encode(matrix).tobytes())
+            codes = encode(matrix)
+            self._write(self._numbers_file, used * self._dimension, codes.numbers.tobytes())
+            self._write(self._scales_file, used * _SCALES_BYTES, codes.scales.tobytes())
             self._write(self._keys_file, used * _KEY_BYTES, keys.tobytes())
         self._rows = self._map_rows(end)
 
@@ -235,7 +237,8 @@ class FileRows:
         return [
             (self._matrix_file, self._row_bytes),
             (self._keys_file, _KEY_BYTES),
-            (self._codes_file, self._code_type.itemsize),
+            (self._numbers_file, self._dimension),
+            (self._scales_file, _SCALES_BYTES),
         ]
 
     def _map_rows(self, used: int) -> Rows:
@@ -256,10 +259,17 @@ class FileRows:
                 numbers = np.frombuffer(pages, dtype=np.float32, count=capacity * self._dimension)
                 matrix = numbers.reshape(capacity, self._dimension)
             keys = np.frombuffer(self._map(self._keys_file, used * _KEY_BYTES), dtype=np.int64)
-            codes = np.frombuffer(
-                self._map(self._codes_file, used * self._code_type.itemsize), dtype=self._code_type
+            codes = self._map(self._numbers_file, used * self._dimension)
+            scales = self._map(self._scales_file, used * _SCALES_BYTES)
+            return Rows(
+                matrix,
+                keys,
+                used,
+                VectorCodes(
+                    np.frombuffer(codes, dtype=np.int8).reshape(used, self._dimension),
+                    np.frombuffer(scales, dtype=np.float32).reshape(used, 2),
+                ),
             )
-            return Rows(matrix, keys, used, codes)
 
     def _map(self, file: BinaryIO, size: int) -> mmap.mmap:
         return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
-from loom_core.knowledge.indexes.engines.vector_codes import encode, possible_places
+from loom_core.knowledge.indexes.engines.vector_codes import encode
 from loom_core.knowledge.indexes.engines.vector_rows import FileRows
 
 MANY = 30_000
@@ -34,7 +34,7 @@ def test_codes_leave_out_no_row_that_is_among_the_most_similar(kind: str, dimens
     for query in queries:
         similarities = np.where(alive, matrix.astype(np.float64) @ query, -1)
         for limit in (1, 40):
-            places = possible_places(codes, matrix, query, limit, alive=alive)
+            places = codes.possible_places(matrix, query, limit, alive=alive)
             assert set(np.argsort(-similarities)[:limit]) <= set(places.tolist())
             assert alive[places].all()
             assert dimension == 3 or len(places) < len(matrix) / 2
@@ -43,7 +43,7 @@ def test_codes_leave_out_no_row_that_is_among_the_most_similar(kind: str, dimens
 def test_all_rows_are_possible_where_no_more_are_asked_for() -> None:
     matrix = unit_vectors("cone", 50, 8)
     alive = np.arange(50) < 20
-    places = possible_places(encode(matrix), matrix, matrix[0], 20, alive=alive)
+    places = encode(matrix).possible_places(matrix, matrix[0], 20, alive=alive)
     assert places.tolist() == list(range(20))
 
 
@@ -67,6 +67,7 @@ def test_an_index_of_many_rows_answers_as_a_comparison_with_all(tmp_path: Path, 
 
 def test_a_vector_of_zeros_is_similar_to_nothing() -> None:
     matrix = np.vstack([np.zeros((1, 8), dtype=np.float32), unit_vectors("cone", 99, 8)])
-    places = possible_places(encode(matrix), matrix, matrix[5], 10, alive=np.ones(100, dtype=bool))
+    codes, alive = encode(matrix), np.ones(100, dtype=bool)
+    places = codes.possible_places(matrix, matrix[5], 10, alive=alive)
     assert 5 in places
     assert 0 not in places

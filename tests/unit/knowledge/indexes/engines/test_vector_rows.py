@@ -99,7 +99,7 @@ def emptied(path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    os.truncate(path, 20)
+    os.truncate(path, 11)
 
 
 def in_place_of_a_file(path: Path) -> None:
@@ -107,7 +107,7 @@ def in_place_of_a_file(path: Path) -> None:
     path.mkdir()
 
 
-@pytest.mark.parametrize("suffix", [".f32", ".keys", ".i8"])
+@pytest.mark.parametrize("suffix", [".f32", ".keys", ".i8", ".scales"])
 @pytest.mark.parametrize("harm", [Path.unlink, emptied, cut, in_place_of_a_file])
 @pytest.mark.parametrize("writable", [False, True])
 def test_files_that_are_missing_or_cut_off_count_as_damaged(
@@ -118,7 +118,7 @@ def test_files_that_are_missing_or_cut_off_count_as_damaged(
         opened(stem, used=3, writable=writable)
 
 
-@pytest.mark.parametrize("suffix", [".f32", ".keys", ".i8"])
+@pytest.mark.parametrize("suffix", [".f32", ".keys", ".i8", ".scales"])
 def test_files_that_are_cut_off_while_they_are_in_use_are_noticed_before_they_are_read(
     stem: Path, suffix: str
 ) -> None:
