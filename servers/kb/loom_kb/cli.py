@@ -8,7 +8,6 @@ interrupted, 141 the reader of the output closed it.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from contextlib import closing
 from importlib.metadata import version
@@ -168,12 +167,10 @@ def _threshold(text: str) -> tuple[str, float]:
     if not metric:
         raise argparse.ArgumentTypeError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
     try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"write it as {metric}=0.8, with a number from 0 to 1")
-    return metric, number
+        return metric, fraction(value)
+    except argparse.ArgumentTypeError:
+        said = f"write it as {metric}=0.8, with a number from 0 to 1"
+        raise argparse.ArgumentTypeError(said) from None
 
 
 def _path_or_url(text: str) -> Path | str:

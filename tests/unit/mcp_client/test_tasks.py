@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,19 @@ class _Call:
         self.output = await tool.call({"what": "桥"}, context=self._context)
 
 
+@asynccontextmanager
+async def _asking(
+    works: TaskServer, home: Path, ask: Callable[[Question], Awaitable[QuestionAnswer]]
+) -> AsyncGenerator[MCPToolRegistry]:
+    """Serves, and connects a registry that answers questions."""
+    async with (
+        works.serving() as url,
+        MCPToolRegistry(home=home, servers=[task_entry(url)], callbacks=Callbacks(ask=ask)) as registry,
+    ):
+        await registry.load_servers()
+        yield registry
+
+
 async def test_a_task_is_waited_for_and_reports_and_asks_as_any_call(
     tmp_path: Path, works: TaskServer
 ) -> None:
@@ -79,14 +92,7 @@ async def test_a_task_is_waited_for_and_reports_and_asks_as_any_call(
         kept.append(task_id)
 
     context = CallContext(progress=progress, ask=ask, keep_task=keep)
-    async with (
-        works.serving() as url,
-        MCPToolRegistry(
-            home=tmp_path / "home", servers=[task_entry(url)], callbacks=Callbacks(ask=no_one)
-        ) as registry,
-        anyio.create_task_group() as group,
-    ):
-        await registry.load_servers()
+    async with _asking(works, tmp_path / "home", no_one) as registry, anyio.create_task_group() as group:
         call = _Call(registry, context)
         group.start_soon(call.run)
         await works.until(bool)
@@ -115,14 +121,7 @@ async def test_a_question_is_withdrawn_when_the_task_does_not_wait_for_it_any_mo
             withdrawn.set()
         raise AssertionError
 
-    async with (
-        works.serving() as url,
-        MCPToolRegistry(
-            home=tmp_path / "home", servers=[task_entry(url)], callbacks=Callbacks(ask=ask)
-        ) as registry,
-        anyio.create_task_group() as group,
-    ):
-        await registry.load_servers()
+    async with _asking(works, tmp_path / "home", ask) as registry, anyio.create_task_group() as group:
         call = _Call(registry)
         group.start_soon(call.run)
         await works.until(bool)
