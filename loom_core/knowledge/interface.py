@@ -344,12 +344,17 @@ class LexicalQuery:
         match: `any` of the tokens, ranked by BM25, where a repeated one counts as often as it is repeated;
             `all` of them; or a token with a `prefix`. The latter two have no order, and the score 0.
         among: only passages with these keys; None for all.
+        holding: of the tokens, those of which a passage must hold all; only where any token is enough.
+        common: number of passages that hold these from which there are no hits; None for no bound. An
+            engine may count those outside `among`, too.
     """
 
     tokens: Sequence[str]
     limit: int | None = None
     match: Literal["any", "all", "prefix"] = "any"
     among: Collection[int] | None = None
+    holding: Sequence[str] = ()
+    common: int | None = None
 
 
 class LexicalSearch(Protocol):
@@ -363,7 +368,7 @@ class LexicalSearch(Protocol):
     def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
         """Return keys with their score (0 or more) for each query, best first; none for no tokens.
 
-        A query has `limit` hits if so many passages fulfil it. All queries take one request to a server.
+        A query has `limit` hits if so many passages fulfil it, and fewer than `common`. All queries take one request to a server.
         """
         ...
 

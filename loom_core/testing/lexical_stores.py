@@ -190,6 +190,26 @@ class LexicalIndexContract:
             assert _holders(index, ["知识"]) == [1, 2, 3]
             assert _holders(index, ["知识", "absent"]) == []
 
+    def test_passages_that_hold_a_name_are_ranked_by_all_tokens(self) -> None:
+        with self.index_of(*["x 知识"] * 4, "x y 知识 图谱", "z 图谱 知识 知识", "x y", "图谱") as index:
+            name = ["知识", "图谱"]
+            [every, held] = index.search(
+                [LexicalQuery(["y", *name], 9), LexicalQuery(["y", *name], 9, holding=name)]
+            )
+            assert [key for key, _ in held] == [5, 6]
+            assert all(isclose(score, dict(every)[key], rel_tol=1e-5) for key, score in held)
+            asked = [
+                LexicalQuery(["y", *name], 1, holding=name),
+                LexicalQuery(["y", *name], 9, among=[6, 7, 999], holding=name),
+                LexicalQuery(["y", "无"], 9, holding=["无"]),
+                LexicalQuery(["x"], 2, holding=["x"], common=7),
+                LexicalQuery(["x"], 2, holding=["x"], common=6),
+                LexicalQuery(["x"], 2, among=[1, 2, 3, 4, 5, 7], holding=["x"], common=6),
+            ]
+            found = [[key for key, _ in hits] for hits in index.search(asked)]
+            assert found[:3] == [[5], [6], []]
+            assert [len(keys) for keys in found[3:]] == [2, 0, 0]
+
     def test_tokens_are_found_by_their_beginning(self) -> None:
         with self.index_of("550e8400 x", "550e84ff y", "z.5+ 1550e84", "知识图谱") as index:
             assert _beginning(index, "550e84", 10) == [1, 2]

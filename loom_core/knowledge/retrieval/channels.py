@@ -194,7 +194,7 @@ class Channels:
 
         Args:
             asked: the tokens of each question, and of its name; passages are ranked by both.
-            limit: maximum number of passages that are looked at for each.
+            limit: maximum number of passages for each.
             common: number of passages that hold a name from which none of them is returned, and of those
                 that may have a score.
             among: passages that filters allow, or None for all.
@@ -209,8 +209,10 @@ class Channels:
             self.words.search(
                 [
                     *(LexicalQuery(tokens, common, among=among) for tokens in questions),
-                    *(LexicalQuery([*tokens, *name], limit, among=among) for tokens, name in asked),
-                    *(LexicalQuery([*{*name}], common, match="all", among=among) for _, name in asked),
+                    *(
+                        LexicalQuery([*tokens, *name], limit, among=among, holding=name, common=common)
+                        for tokens, name in asked
+                    ),
                 ]
             )
         )
@@ -218,12 +220,10 @@ class Channels:
             tokens: {key: score / hits[0][1] for key, score in hits}
             for tokens, hits in ((tokens, next(answers)) for tokens in questions)
         }
-        ranked = [[key for key, _ in next(answers)] for _ in asked]
-        found: list[dict[int, float]] = []
-        for (tokens, _), keys, holding in zip(asked, ranked, answers, strict=True):
-            held = {key for key, _ in holding} if len(holding) < common else set[int]()
-            found.append({key: shares[tokens].get(key, 0.0) for key in keys if key in held})
-        return found
+        return [
+            {key: shares[tokens].get(key, 0.0) for key, _ in hits}
+            for (tokens, _), hits in zip(asked, answers, strict=True)
+        ]
 
     def cosines(self, asked: Sequence[tuple[str, Collection[int]]]) -> dict[tuple[int, int], float]:
         """Return the cosine of further questions with given passages, by (place of the question, passage).

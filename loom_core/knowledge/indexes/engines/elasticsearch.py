@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from loom_core.errors import ConfigError, IndexDamagedError, InvalidInputError, SourceError, first_line
@@ -49,7 +49,9 @@ _MOST_TOKENS = 900  # tokens in a query, which has 1,024 clauses with its filter
 _MOST_BYTES = 32_766  # in a token: a limit of Lucene
 _MOST_KEY = (1 << 63) - 1
 _ALIAS = "_loom1"  # its number changes with fields and analyser
-_HITS = "responses.status,responses.error,responses.timed_out,responses.hits.hits.sort"
+_HITS = (
+    "responses.status,responses.error,responses.timed_out,responses.hits.total.value,responses.hits.hits.sort"
+)
 _FAILURES = "errors,items.*.status,items.*.error"
 _OTHER_FIELDS = {"strict_dynamic_mapping_exception", "mapper_parsing_exception", "document_parsing_exception"}
 _BROKEN = {"corrupt_index_exception", "index_format_too_old_exception", "translog_corrupted_exception"}
@@ -411,16 +413,13 @@ class _SearchEngineIndex:
             pages = self._server.ask("POST", path, body, read=self._read_pages)
             searches = [search for search, page in zip(searches, pages, strict=True) if search.take(page)]
 
-    def _read_pages(self, answer: dict[str, Any]) -> list[list[list[Any]]]:
+    def _read_pages(self, answer: dict[str, Any]) -> list[_Page]:
         for response in answer["responses"]:
             if "error" in response:
                 raise self._server.explain(response["status"], response["error"])
             if response.get("timed_out"):
                 raise self._server.unavailable("it does not answer in time")
-        return [
-            [hit["sort"] for hit in response.get("hits", {}).get("hits", ())]
-            for response in answer["responses"]
-        ]
+        return [_Page.of(response.get("hits", {})) for response in answer["responses"]]
 
 
 @register("lexical_index", "elasticsearch")
@@ -446,6 +445,17 @@ class OpenSearchLexicalIndex(_SearchEngineIndex):
     _product = OPENSEARCH
 
 
+class _Page(NamedTuple):
+    """Hits, given by what they are sorted by, and how many there are in all; 0 if these are not counted."""
+
+    rows: list[list[Any]]
+    total: int
+
+    @classmethod
+    def of(cls, hits: dict[str, Any]) -> _Page:
+        return cls([hit["sort"] for hit in hits.get("hits", ())], int(hits.get("total", {"value": 0})["value"]))
+
+
 @dataclass(slots=True)
 class _Search:
     """A query in the server's language, and its hits so far, page after page."""
@@ -453,6 +463,7 @@ class _Search:
     query: dict[str, Any]
     limit: int | None = None
     is_ranked: bool = False
+    common: int | None = None
     hits: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     _last: list[Any] = field(default_factory=list[Any])
 
@@ -463,16 +474,18 @@ class _Search:
             "query": self.query,
             "sort": ["_score", "key"] if self.is_ranked else ["key"],
             "size": self._page(),
-            "track_total_hits": False,
+            "track_total_hits": self.common or False,
             "stored_fields": "_none_",
             **following,
         }
 
-    def take(self, page: list[list[Any]]) -> bool:
-        """Take the next hits, given by what they are sorted by; return whether there may be more."""
-        is_full = len(page) == self._page()
-        self.hits += [(int(row[-1]), float(row[0]) if self.is_ranked else 0.0) for row in page]
-        self._last = page[-1] if page else []
+    def take(self, page: _Page) -> bool:
+        """Take the next hits; return whether there may be more."""
+        if self.common is not None and page.total >= self.common:
+            return False
+        is_full = len(page.rows) == self._page()
+        self.hits += [(int(row[-1]), float(row[0]) if self.is_ranked else 0.0) for row in page.rows]
+        self._last = page.rows[-1] if page.rows else []
         return is_full and len(self.hits) != self.limit
 
     def _page(self) -> int:
@@ -486,7 +499,7 @@ def _make_searches(query: LexicalQuery) -> list[_Search]:
         return []
     if query.match == "any":
         tokens = [token for token in tokens if is_searchable(token)]
-    if not tokens or not all(map(is_searchable, tokens)):
+    if not tokens or not all(map(is_searchable, [*tokens, *query.holding])):
         return []
     among = _among(query.among)
     if query.match == "prefix":
@@ -495,13 +508,22 @@ def _make_searches(query: LexicalQuery) -> list[_Search]:
     repeats = Counter(tokens).most_common()
     if query.match == "any":
         terms = [{"term": {"tokens": {"value": token, "boost": times}}} for token, times in repeats]
-        ranked = {"should": terms[:_MOST_TOKENS], "minimum_should_match": 1, "filter": among}
-        return [_Search({"bool": ranked}, limit, is_ranked=True)]
-    held = [{"term": {"tokens": {"value": token}}} for token, _ in repeats]
+        required = [_holds(token) for token in dict.fromkeys(query.holding)]
+        ranked = {
+            "should": terms[: _MOST_TOKENS - len(required)],
+            "minimum_should_match": 1,
+            "filter": [*required, *among],
+        }
+        return [_Search({"bool": ranked}, limit, is_ranked=True, common=query.common)]
+    held = [_holds(token) for token, _ in repeats]
     parts = [held[start : start + _MOST_TOKENS] for start in range(0, len(held), _MOST_TOKENS)]
     return [
         _Search({"bool": {"filter": [*part, *among]}}, limit if len(parts) == 1 else None) for part in parts
     ]
+
+
+def _holds(token: str) -> dict[str, Any]:
+    return {"term": {"tokens": {"value": token}}}
 
 
 def _among(keys: Collection[int] | None) -> list[dict[str, Any]]:

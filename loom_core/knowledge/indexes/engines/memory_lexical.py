@@ -92,16 +92,23 @@ class MemoryLexicalIndex:
         match query.match:
             case "any":
                 found = self._rank(query.tokens)
+                if query.holding:
+                    found = {key: found[key] for key in self._holders(query.holding)}
             case "all":
-                postings = [self._frequencies.get(token, {}) for token in query.tokens]
-                found = dict.fromkeys(set(postings[0]).intersection(*postings[1:]) if postings else (), 0.0)
+                found = dict.fromkeys(self._holders(query.tokens), 0.0)
             case "prefix":
                 [prefix] = query.tokens
                 held = (keys for token, keys in self._frequencies.items() if token.startswith(prefix))
                 found = dict.fromkeys(chain.from_iterable(held), 0.0)
         hits = [hit for hit in found.items() if wanted is None or hit[0] in wanted]
+        if query.common is not None and len(hits) >= query.common:
+            return []
         limit = len(hits) if query.limit is None else query.limit
         return heapq.nsmallest(limit, hits, key=lambda hit: (-hit[1], hit[0]))
+
+    def _holders(self, tokens: Sequence[str]) -> set[int]:
+        postings = [self._frequencies.get(token, {}) for token in tokens]
+        return set(postings[0]).intersection(*postings[1:]) if postings else set()
 
     def _rank(self, tokens: Sequence[str]) -> dict[int, float]:
         scores: defaultdict[int, float] = defaultdict(float)

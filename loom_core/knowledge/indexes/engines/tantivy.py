@@ -164,7 +164,11 @@ class TantivyIndex:
         limit = self._index.searcher().num_docs if query.limit is None else query.limit
         if query.match == "any":
             tokens = [token for token in query.tokens if is_searchable(token)]
-            return self._rank(tokens, limit, query.among) if tokens and limit > 0 else []
+            if not tokens or limit < 1 or not all(map(is_searchable, query.holding)):
+                return []
+            if query.holding:
+                return self._rank_holders(query, tokens, limit)
+            return self._rank(tokens, limit, query.among)
         if limit < 1 or not query.tokens or not all(map(is_searchable, query.tokens)):
             return []
         found = self._all_of(query.tokens) if query.match == "all" else self._beginning_with(*query.tokens)
@@ -194,6 +198,17 @@ class TantivyIndex:
         if asked > _KEY_SET_COST + _KEY_COST * len(wanted):
             return self._hits(self._within(self._set_of(wanted), query), limit)
         return self._hits_among(wanted, query, limit, asked=max(asked, 2 * limit))
+
+    def _rank_holders(
+        self, query: LexicalQuery, tokens: Sequence[str], limit: int
+    ) -> list[tuple[int, float]]:
+        holders = self._all_of(query.holding)
+        if query.among is None:
+            return self._hits(self._required(holders, self._any_of(tokens)), limit, common=query.common)
+        most = self._index.searcher().num_docs if query.common is None else query.common
+        keys, _ = self._run_query(holders, most, common=query.common)
+        wanted = query.among if isinstance(query.among, ChunkKeys) else ChunkKeys(query.among)
+        return self._rank(tokens, limit, [keys[place] for place in wanted.places(keys)])
 
     def _all_of(self, tokens: Sequence[str]) -> tantivy.Query:
         from tantivy import Occur, Query
@@ -290,13 +305,19 @@ class TantivyIndex:
         return Query.term_set_query(self._schema, _KEY, wanted)
 
     def _within(self, keys: tantivy.Query, query: tantivy.Query) -> tantivy.Query:
+        from tantivy import Query
+
+        return self._required(Query.const_score_query(keys, 0.0), query)
+
+    def _required(self, *queries: tantivy.Query) -> tantivy.Query:
         from tantivy import Occur, Query
 
-        keys_only = Query.const_score_query(keys, 0.0)
-        return Query.boolean_query([(Occur.Must, keys_only), (Occur.Must, query)])
+        return Query.boolean_query([(Occur.Must, query) for query in queries])
 
-    def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-        keys, scores = self._run_query(query, limit)
+    def _hits(
+        self, query: tantivy.Query, limit: int, *, common: int | None = None
+    ) -> list[tuple[int, float]]:
+        keys, scores = self._run_query(query, limit, common=common)
         return sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
 
     def _hits_among(
@@ -310,11 +331,15 @@ class TantivyIndex:
                 return sorted(kept, key=lambda hit: (-hit[1], hit[0]))[:limit]
             asked *= 8
 
-    def _run_query(self, query: tantivy.Query, limit: int) -> tuple[list[int], list[float]]:
-        """Return keys and scores of the best hits, in the engine's order."""
+    def _run_query(
+        self, query: tantivy.Query, limit: int, *, common: int | None = None
+    ) -> tuple[list[int], list[float]]:
+        """Return keys and scores of the best hits, in the engine's order; none if `common` or more match."""
         searcher = self._index.searcher()
         if not searcher.num_docs:
             return [], []
-        hits = searcher.search(query, limit=min(limit, searcher.num_docs), count=False).hits
-        keys = cast("list[int]", searcher.fast_field_values(_KEY, [address for _, address in hits]))
-        return keys, [score for score, _ in hits]
+        found = searcher.search(query, limit=min(limit, searcher.num_docs), count=common is not None)
+        if common is not None and cast("int", found.count) >= common:  # type: ignore[attr-defined]
+            return [], []
+        keys = cast("list[int]", searcher.fast_field_values(_KEY, [address for _, address in found.hits]))
+        return keys, [score for score, _ in found.hits]

@@ -244,7 +244,13 @@ def test_requests_and_answers_are_those_of_the_vendors_clients(engine: str) -> N
     server = ElasticServer(engine)
     server.start()
     index = _filled(server, engine=engine)
-    index.search([LexicalQuery(["a", "b", "b"], 5, among=[1, 2]), LexicalQuery(["a"], match="prefix")])
+    index.search(
+        [
+            LexicalQuery(["a", "b", "b"], 5, among=[1, 2]),
+            LexicalQuery(["a", "b"], 5, holding=["a"], common=21),
+            LexicalQuery(["a"], match="prefix"),
+        ]
+    )
     assert (index.count(), len(index.keys())) == (20, 20)
     index.delete([1])
     index.drop()
@@ -261,7 +267,7 @@ def test_requests_and_answers_are_those_of_the_vendors_clients(engine: str) -> N
     assert theirs == [each[1:] for each in requests]
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == len(requests)
-    assert [len(each["hits"]["hits"]) for each in answers[3]["responses"]] == [2, 20]
+    assert [len(each["hits"]["hits"]) for each in answers[3]["responses"]] == [2, 5, 20]
     server.kill()
 
 
