@@ -368,7 +368,8 @@ class LexicalSearch(Protocol):
     def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
         """Return keys with their score (0 or more) for each query, best first; none for no tokens.
 
-        A query has `limit` hits if so many passages fulfil it, and fewer than `common`. All queries take one request to a server.
+        A query has `limit` hits if so many passages fulfil it, and fewer than `common`. All queries take one
+        request to a server.
         """
         ...
 

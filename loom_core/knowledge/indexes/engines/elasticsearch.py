@@ -453,7 +453,8 @@ class _Page(NamedTuple):
 
     @classmethod
     def of(cls, hits: dict[str, Any]) -> _Page:
-        return cls([hit["sort"] for hit in hits.get("hits", ())], int(hits.get("total", {"value": 0})["value"]))
+        rows = [hit["sort"] for hit in hits.get("hits", ())]
+        return cls(rows, int(hits.get("total", {"value": 0})["value"]))
 
 
 @dataclass(slots=True)

@@ -133,9 +133,9 @@ class ExactVectorIndex:
         else:
             similarities = cosines(rows.matrix[: rows.used], query)[places]
         if limit < len(keys):
-            best = np.argpartition(-similarities, limit - 1)[:limit]
+            best = similarities >= np.partition(similarities, -limit)[-limit]  # and more that are equal
             keys, similarities = keys[best], similarities[best]
-        order = np.lexsort((keys, -similarities))
+        order = np.lexsort((keys, -similarities))[:limit]
         order = order[keys[order] != DEAD]
         return list(zip(keys[order].tolist(), similarities[order].tolist(), strict=True))
 

@@ -33,8 +33,9 @@ def test_vectors_come_in_the_order_of_the_keys_and_zero_for_unknown_ones() -> No
 
 def test_equal_similarities_come_in_the_order_of_their_keys() -> None:
     index = ExactVectorIndex(4)
-    index.upsert([3, 1, 2], np.stack([axis(0)] * 3))
-    assert [key for key, _ in index.search(axis(0), 3)] == [1, 2, 3]
+    index.upsert([3, 1, 2, 5, 4], np.stack([axis(0)] * 4 + [axis(1)]))
+    assert [key for key, _ in index.search(axis(0), 4)] == [1, 2, 3, 5]
+    assert [key for key, _ in index.search(axis(0), 2)] == [1, 2]
 
 
 def test_overwriting_and_deleting_for_ever_does_not_grow_the_matrix() -> None:

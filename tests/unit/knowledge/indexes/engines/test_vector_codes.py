@@ -26,18 +26,30 @@ def unit_vectors(kind: str, count: int, dimension: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["far apart", "cone", "sparse"])
 @pytest.mark.parametrize("dimension", [3, 32])
-def test_codes_leave_out_no_row_that_is_among_the_most_similar(kind: str, dimension: int) -> None:
+@pytest.mark.parametrize("each", [7, 50])
+def test_codes_leave_out_no_row_that_is_among_the_most_similar(kind: str, dimension: int, each: int) -> None:
     vectors = unit_vectors(kind, 3000, dimension)
     matrix, queries = vectors[100:], vectors[:100]
-    alive = np.arange(len(matrix)) % 7 > 0
+    alive = (np.arange(len(matrix)) % each > 0) == (each < 50)  # all but one of `each`, or only one
     codes = encode(matrix)
     for query in queries:
-        similarities = np.where(alive, matrix.astype(np.float64) @ query, -1)
+        similarities = np.where(alive, matrix.astype(np.float64) @ query, -2)
         for limit in (1, 40):
             places = codes.possible_places(matrix, query, limit, alive=alive)
             assert set(np.argsort(-similarities)[:limit]) <= set(places.tolist())
             assert alive[places].all()
             assert dimension == 3 or len(places) < len(matrix) / 2
+
+
+def test_alive_rows_next_to_each_other_are_found_among_many_dead_ones() -> None:
+    matrix = unit_vectors("far apart", 2000, 16)
+    alive = np.arange(2000) % 400 == 7
+    alive[:20] = True
+    for query in matrix[100:120]:
+        places = encode(matrix).possible_places(matrix, query, 20, alive=alive)
+        best = np.argsort(-np.where(alive, matrix @ query, -2))[:20]
+        assert set(best) <= set(places.tolist())
+        assert alive[places].all()
 
 
 def test_all_rows_are_possible_where_no_more_are_asked_for() -> None:
