@@ -109,7 +109,7 @@ class LocalEmbedder(EmbeddingProvider):
         import numpy as np  # here, where loading has imported it in a worker thread
 
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
-        size = 1 if kind == "query" else self._slice_size
+        size = self._slice_size
         slices = iter([slice(start, start + size) for start in range(0, len(texts), size)])
         places = self._limiter_for(kind)
         failures: list[EmbeddingError] = []

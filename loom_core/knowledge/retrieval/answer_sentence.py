@@ -41,13 +41,13 @@ def mark_answer_sentences(question: str, items: Sequence[KnowledgeItem]) -> list
 
 def find_answer_sentence(question: str, text: str) -> str:
     """Find the sentence of a passage that probably answers a question; empty if none stands out."""
-    from loom_core.knowledge.text.analysis import analyse, is_stop_word
+    from loom_core.knowledge.text.analysis import analyse, is_stop_word, tokens_held
 
     asked = {word for word in analyse(question) if not is_stop_word(word)}
     sentences = [sentence for sentence in split_sentences(text) if not sentence.endswith(("?", "？"))]
     if len(sentences) < 2 or not asked:
         return ""
-    found = [asked.intersection(analyse(sentence)) for sentence in sentences]
+    found = [tokens_held(asked, sentence) for sentence in sentences]
     holding = Counter(word for words in found for word in words)
     weights = {word: log(1 + len(sentences) / count) for word, count in holding.items()}
     scores = [sum(map(weights.__getitem__, words)) for words in found]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -266,11 +265,12 @@ def without_copies(
     identifiers = extract_identifiers(question)
     groups: Mapping[str, int] | None = None
     kept: list[_Passage] = []
-    holders: dict[int, list[_Passage]] = {}  # kept passages by shingle
+    held: set[int] = set()  # shingles of all that are kept
     for item in items:
         passage = _Passage.of(item, identifiers)
-        shared = Counter(other for shingle in passage.shingles for other in holders.get(shingle, ()))
-        originals = [other for other, count in shared.most_common() if passage.is_copy_of(other, count)]
+        originals: list[_Passage] = []
+        if passage.shingles and len(held & passage.shingles) >= _COPIED * len(passage.shingles):
+            originals = passage.originals_among(kept)
         if originals:
             if groups is None:
                 groups = groups_of(sorted({each.metadata.get("document_id", "") for each in items}))
@@ -282,8 +282,7 @@ def without_copies(
         kept.append(passage)
         if len(kept) == limit:
             break
-        for shingle in passage.shingles:
-            holders.setdefault(shingle, []).append(passage)
+        held |= passage.shingles
     return [passage.to_item() for passage in kept]
 
 
@@ -426,7 +425,7 @@ class _Passage:
 
     item: KnowledgeItem
     document: str
-    shingles: list[int]
+    shingles: frozenset[int]
     numbers: list[str]
     identifiers: frozenset[str]
     copies: list[str] = field(default_factory=list[str])
@@ -437,13 +436,21 @@ class _Passage:
         return cls(
             item,
             item.metadata.get("document_id", ""),
-            shingles(item.content).tolist(),
+            frozenset(shingles(item.content).tolist()),
             _NUMBER.findall(item.content),
             frozenset(identifier.form for identifier in identifiers if identifier.grade_in(text)),
         )
 
-    def is_copy_of(self, other: _Passage, shared: int) -> bool:
-        """Whether another document's passage, which shares some shingles, has enough of this one."""
+    def originals_among(self, others: Sequence[_Passage]) -> list[_Passage]:
+        """Return the passages of other documents that have enough of this one, those with most of it first."""
+        shared = {other: len(self.shingles & other.shingles) for other in others}
+        return [
+            other
+            for other in sorted(others, key=lambda each: -shared[each])
+            if self._is_copy(other, shared[other])
+        ]
+
+    def _is_copy(self, other: _Passage, shared: int) -> bool:
         share = shared / len(self.shingles)
         missing = sum(number not in other.numbers for number in self.numbers)
         return (

@@ -186,10 +186,14 @@ def _choose_names(
     known, by_chunk = set(question.tokens), {seed.chunk: seed for seed in seeds}
     names: dict[int, tuple[_Seed, str, list[str]]] = {}
     for mention in neighbourhood.mentions_in(by_chunk):
+        if len(names) == settings.considered * most:
+            break
+        if mention.entity in names or mention.entity in subjects[mention.chunk]:
+            continue
         tokens = analyse(mention.name)
-        if mention.entity not in subjects[mention.chunk] and not known.issuperset(tokens):
-            names.setdefault(mention.entity, (by_chunk[mention.chunk], mention.name, tokens))
-    chosen = list(names.items())[: settings.considered * most]
+        if not known.issuperset(tokens):
+            names[mention.entity] = by_chunk[mention.chunk], mention.name, tokens
+    chosen = names.items()
     holders = channels.lexical_holding(
         [(seed.tokens, tokens) for _, (seed, _, tokens) in chosen],
         limit=settings.candidates,

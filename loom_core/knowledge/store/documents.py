@@ -278,9 +278,10 @@ def _document(row: SQLRow) -> DocumentRow:
 
 def _chunk(row: SQLRow) -> ChunkRow:
     values = dict(row)
-    values["heading_path"] = tuple(json.loads(values["heading_path"]))
-    values["keywords"] = tuple(json.loads(values["keywords"]))
-    values["metadata"] = json.loads(values["metadata"])
+    # One call for all three, as questions read many rows.
+    written = f"[{values['heading_path']},{values['keywords']},{values['metadata']}]"
+    headings, keywords, values["metadata"] = json.loads(written)
+    values["heading_path"], values["keywords"] = tuple(headings), tuple(keywords)
     return ChunkRow(**values)
 
 

@@ -26,7 +26,7 @@ from loom_core.knowledge.text.stopwords import CHINESE_STOP_WORDS, ENGLISH_STOP_
 from loom_core.knowledge.text.surface_forms import POSSESSIVE, gap_keys, surface_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 __all__ = [
     "Forms",
@@ -36,6 +36,7 @@ __all__ = [
     "forms_of",
     "is_stop_word",
     "lookup_tokens",
+    "tokens_held",
     "words",
 ]
 
@@ -81,6 +82,20 @@ def analyse(text: str) -> list[str]:
     if has_cjk(normal):
         return _cjk_text_tokens(normal)
     return forms_of(normal).tokens.split()
+
+
+def tokens_held(tokens: Collection[str], text: str) -> set[str]:
+    """Return which of some tokens of a question a text holds.
+
+    Words of CJK script count wherever their characters stand next to each other, so that the text need not be
+    segmented.
+    """
+    normal = _compatible(text)
+    if not has_cjk(normal):
+        return set(tokens).intersection(forms_of(normal).tokens.split())
+    gaps, runs = cjk_parts(to_simplified(normal))
+    between, characters = set(chain.from_iterable(map(_gap_tokens, gaps))), "\n".join(runs)
+    return {token for token in tokens if token in between or token in characters}
 
 
 def analyse_passage(text: str, *, above: str = "") -> str:

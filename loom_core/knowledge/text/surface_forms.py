@@ -141,8 +141,8 @@ def name_key(name: str) -> str:
     parentheses (`Mercury (planet)`) do not count. The marks before an option or a hidden file do
     (`--all`, `.git`), and the case of a short option (`-f` and `-F`).
     """
-    if _HAN.fullmatch(name):
-        return "".join(map(_surface_key, name))
+    if _HAN.fullmatch(characters := name.replace(" ", "")):
+        return "".join(map(_surface_key, characters))
     if name[:1] in "-." and (marked := _MARKED.match(name)):
         rest = name[marked.end() :]
         return marked[0] + (rest if len(rest) == 1 else name_key(rest))

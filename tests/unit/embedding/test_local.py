@@ -47,12 +47,12 @@ async def test_rows_keep_the_order_of_the_texts():
     assert vectors[:, 0].tolist() == [5, 0, 3, 9, 1]
 
 
-async def test_passages_go_in_slices_and_questions_one_by_one():
+async def test_texts_go_in_slices():
     model = LengthModel()
     both = embedder(model, threads=1, slice_size=3)
     await both.embed(["a"] * 7)
-    await both.embed(["a"] * 2, kind="query")
-    assert model.slices == [(3, "passage"), (3, "passage"), (1, "passage"), (1, "query"), (1, "query")]
+    await both.embed(["a"] * 4, kind="query")
+    assert model.slices == [(3, "passage"), (3, "passage"), (1, "passage"), (3, "query"), (1, "query")]
 
 
 async def test_a_question_does_not_wait_for_passages_under_way():
