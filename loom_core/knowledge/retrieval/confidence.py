@@ -14,7 +14,7 @@ from math import log10
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from loom_core.knowledge.model import KnowledgeItem
 
@@ -153,7 +153,6 @@ def assess_match(
     if not items:
         return Match(0.0)
     from loom_core.knowledge.retrieval.rerankers.ranking import text_with_headings
-    from loom_core.knowledge.text.analysis import analyse
     from loom_core.knowledge.text.languages import detect_language, language_group
     from loom_core.knowledge.text.query_identifiers import comparable_text, extract_identifiers
 
@@ -170,8 +169,7 @@ def assess_match(
     content = [
         word for word in content_words_in(question) if shared or (word.isascii() and asked != "alphabetic")
     ]
-    held = frozenset(token for item in items[:_JUDGED] for token in analyse(text_with_headings(item)))
-    missing = words_missing(content, held)
+    missing = words_missing(content, map(text_with_headings, items[:_JUDGED]))
     share = 1 - len(missing) / len(content) if content else None
     confidence = round(_confidence(share, near, cross_lingual=cross_lingual), 2)
     hopeless = shared and near is not None and near.is_far
@@ -210,16 +208,19 @@ def content_words_in(question: str) -> list[str]:
     return [word for word in dict.fromkeys(words(question)) if analyse(word)]
 
 
-def words_missing(content: Sequence[str], held: frozenset[str]) -> list[str]:
-    """Return those of some words that a text does not hold.
+def words_missing(content: Sequence[str], texts: Iterable[str]) -> list[str]:
+    """Return those of some words that no text holds.
 
     Args:
-        content: words that have tokens.
-        held: the text's tokens, see `analyse`.
+        content: words that have tokens, see `analyse`.
+        texts: passages.
     """
-    from loom_core.knowledge.text.analysis import analyse
+    from loom_core.knowledge.text.analysis import analyse, tokens_held
 
-    return [word for word in content if held.isdisjoint(analyse(word))]
+    tokens = {word: analyse(word) for word in content}
+    wanted = {token for some in tokens.values() for token in some}
+    held = {token for text in texts for token in tokens_held(wanted, text)}
+    return [word for word, some in tokens.items() if held.isdisjoint(some)]
 
 
 def _confidence(share: float | None, near: LanguageSimilarity | None, *, cross_lingual: bool) -> float:

@@ -442,7 +442,7 @@ class _Passage:
         )
 
     def originals_among(self, others: Sequence[_Passage]) -> list[_Passage]:
-        """Return the passages of other documents that have enough of this one, those with most of it first."""
+        """Return the passages of other documents that have enough of this one, most first."""
         shared = {other: len(self.shingles & other.shingles) for other in others}
         return [
             other

@@ -287,7 +287,7 @@ def plan_follow_up(
     if not best:
         return None
     content = [word for word in words(query) if analyse(word)]
-    left = words_missing(content, frozenset(analyse(text_with_headings(candidates[best[0]][1]))))
+    left = words_missing(content, [text_with_headings(candidates[best[0]][1])])
     if not content or len(left) <= (1 - _CERTAIN) * len(content):
         return None
     known = {title_key(item) for _, item in candidates}
