@@ -236,6 +236,8 @@ def _confidence(share: float | None, near: LanguageSimilarity | None, *, cross_l
 
     if near is None:
         return _WEAK if share is None else logistic(9.4 * share - 4.7)
+    if cross_lingual and near.language != "alphabetic":  # passages in Chinese are all nearer to each other
+        return logistic(1.5 * near.cross_lingual_rise() - 5.9)
     if cross_lingual:
         return logistic(near.cross_lingual_rise() + 4.4 * (0.0 if share is None else share - 0.5) - 8.0)
     words_tell = 6.25 * (_UNKNOWN_SHARE if share is None else share) + (share == 1.0)

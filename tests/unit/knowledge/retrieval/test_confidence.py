@@ -67,6 +67,19 @@ def test_a_question_in_another_language_is_judged_by_meaning_and_by_names_in_bot
     assert (held.missing, other.missing) == ((), ("MongoDB",))
 
 
+def test_a_question_over_chinese_passages_is_judged_by_how_near_they_are_to_such_questions():
+    passages = [item("龙烟铁路是环渤海高速铁路的重要组成部分。", "zh")]
+    far, close = (
+        assess_match(
+            "Which railway is Longyan part of?",
+            passages,
+            nearness=[near(best, language="zh", mean=0.77, usual=0.76)],
+        )
+        for best in (0.79, 0.81)
+    )
+    assert (far.verdict, close.verdict) == ("weak", "strong")
+
+
 def test_an_untranslated_passage_under_a_translated_heading_is_no_match_for_any_question_in_that_language():
     headed = {"language": "en", "title": "LOGIN.DEFS(5) - 影子密码套件配置"}
     passages = [KnowledgeItem("p", "CREATE_HOME (boolean)", "s", relevance=1.0, metadata=headed)]
