@@ -658,8 +658,9 @@ class _LayoutReader:
 
 
 def _documented_command(mentions: Sequence[Mention], title: str, heading: str) -> str:
-    """Return the command that a passage documents, or nothing."""
-    commands = [mention.name for mention in mentions if mention.type == "command"]
+    """Return the command that a passage documents, or nothing; "like verbose" means the option `--verbose`."""
+    options = {mention.name for mention in mentions if mention.type == "option"}
+    commands = [each.name for each in mentions if each.type == "command" and f"--{each.name}" not in options]
     command = _COMMAND_TITLE.fullmatch(title)
     if command and (command["page"] or command["name"] in commands or heading.casefold() == "options"):
         return command["name"]
