@@ -160,6 +160,6 @@ def _seconds(text: str) -> float | None:
 def _time(text: str) -> datetime | None:
     try:
         time = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for numbers of many digits
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)

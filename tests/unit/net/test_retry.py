@@ -166,6 +166,8 @@ def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]):
     ("headers", "seconds"),
     [({}, None), ({"retry-after": "3"}, 3.0), ({"retry-after": " 0.5 "}, 0.5), ({"retry-after": "-1"}, None),
      ({"retry-after": "soon"}, None), ({"retry-after": "9" * 20}, None), ({"retry-after-ms": "250"}, 0.25),
+     ({"retry-after": f"Mon, 23 Nov {'9' * 20} 04:00:30 GMT"}, None),
+     ({"retry-after": f"Mon, 23 Nov 2026 04:00:30 +{'9' * 12}"}, None),
      ({"retry-after": "Mon, 23 Nov 2026 04:00:30 GMT", "date": "Mon, 23 Nov 2026 04:00:00 GMT"}, 30.0),
      ({"retry-after": "Mon, 23 Nov 2026 04:00:00 GMT", "date": "Mon, 23 Nov 2026 04:00:30 GMT"}, 0.0)],
 )  # fmt: skip
