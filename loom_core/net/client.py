@@ -267,10 +267,12 @@ class GuardedClient:
         received = size = 0
         async for data in answer.aiter_stream():
             received += len(data)
+            if received > limit:  # also what unpacks to nothing: padding behind the end, or a long header
+                raise _too_large(target, limit, "it", advice=self._policy.smaller)
             for piece in unpacking.feed(data):
                 size += len(piece)
                 pieces.append(piece)
-                if max(received, size) > limit:
+                if size > limit:
                     raise _too_large(target, limit, "it", advice=self._policy.smaller)
         unpacking.finish()
         return b"".join(pieces)

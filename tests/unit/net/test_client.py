@@ -240,9 +240,12 @@ async def test_a_length_that_is_announced_too_large_is_refused_before_it_is_read
 
 
 @pytest.mark.hostile("HTTP answers")
-async def test_an_endless_answer_is_cut_off(server) -> None:
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+async def test_an_endless_answer_is_cut_off(coding: str, server) -> None:
     def pour(asked, connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        packed = gzip.compress(b"The harbour.")  # behind its end, NULs are padding
+        connection.sendall(head.encode() + b"%x\r\n%b\r\n" % (len(packed), packed))
         while True:
             connection.sendall(b"8000\r\n" + bytes(0x8000) + b"\r\n")
 
