@@ -123,6 +123,8 @@ if sys.platform == "win32":
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
         return True
 
     def _share_lock(file: int) -> bool:
