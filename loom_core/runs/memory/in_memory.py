@@ -55,7 +55,7 @@ class InMemoryMemory(Memory):
         entries = self._conversation(session_id).entries
         same = 0
         for entry, message in zip(entries, messages, strict=False):
-            if entry.message != message:
+            if (entry.message, entry.message.metadata) != (message, message.metadata):
                 break
             same += 1
         if same < max(len(entries), len(messages)):

@@ -78,6 +78,13 @@ async def test_a_conversation_that_was_shortened_replaces_the_long_one(memory: M
     assert await memory.messages("ses_1") == []
 
 
+async def test_a_message_whose_metadata_alone_has_changed_is_replaced(memory: Memory):
+    for rating in (1, 5):
+        await memory.replace("ses_1", [UserMessage((TextPart("Hello"),), metadata={"rating": rating})])
+    (message,) = await memory.messages("ses_1")
+    assert message.metadata == {"rating": 5}
+
+
 async def test_a_message_is_put_behind_the_others(memory: Memory):
     for message in CONVERSATION:
         await memory.add("ses_1", message)
