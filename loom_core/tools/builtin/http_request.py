@@ -144,7 +144,8 @@ def http_request_tool(access: HttpAccess | None = None) -> Tool:
         content = b""
         if body is not None:
             plain = isinstance(body, str)
-            content = (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode()
+            text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+            content = text.encode("utf-8", "replace")  # models write lone surrogates
             given.setdefault("content-type", "text/plain; charset=utf-8" if plain else "application/json")
         return await asking.request(method, url, given, content, context)
 
@@ -173,7 +174,7 @@ class _Requester:
         """Send a request, and return the response in the form for models.
 
         Raises:
-            InvalidInputError: the response is no text, or shorter than `start`.
+            InvalidInputError: the response to a GET is no text, or it is shorter than `start`.
         """
         try:
             address = self._client.check(url)
@@ -183,7 +184,7 @@ class _Requester:
             secrets = tuple(part for value in configured.values() for part in _parts(value))
             with anyio.move_on_after(context.seconds):
                 answer = await self._client.request(method, address, headers=sent, content=content)
-                return await to_thread.run_sync(_format_response, answer, start, raw, secrets)
+                return await to_thread.run_sync(_format_response, method, answer, start, raw, secrets)
         except NetError as error:
             failed = error
         else:
@@ -237,7 +238,7 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _format_response(
-    answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]
+    method: Method, answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]
 ) -> ToolOutput:
     url = redact(answer.url, secrets)
     about = [f"HTTP {answer.status}", *([answer.media_type] if answer.media_type else []), url]
@@ -250,7 +251,7 @@ def _format_response(
         ),
     ]
     # Before truncation: redaction would not find the halves of a cut secret.
-    text = redact(_text(answer, raw), secrets) if answer.body else ""
+    text = redact(_text(method, answer, raw), secrets) if answer.body else ""
     if start > len(text):
         raise InvalidInputError(
             f"The text has {len(text):,} characters, so none at {start:,}.", advice="Begin earlier."
@@ -270,14 +271,14 @@ def _format_response(
     )
 
 
-def _text(answer: HttpResponse, raw: bool) -> str:
+def _text(method: Method, answer: HttpResponse, raw: bool) -> str:
     read = TextFile.of(answer.body, hint=answer.charset)
     if read is None or answer.media_type.startswith(("image/", "audio/", "video/", "font/")):
         what = binary_kind(answer.body) or answer.media_type or "binary"
-        raise InvalidInputError(
-            f"The answer is not text: it is {what}, {len(answer.body):,} bytes.",
-            advice="Look for a page that has it as text.",
-        )
+        said = f"The answer is not text: it is {what}, {len(answer.body):,} bytes."
+        if method != "GET":  # the status says whether it was done; an error would invite a repetition
+            return f"[{said}]"
+        raise InvalidInputError(said, advice="Look for a page that has it as text.")
     return html_text(read.text, base=answer.url) if answer.media_type in _PAGES and not raw else read.text
 
 

@@ -91,6 +91,14 @@ async def test_what_is_no_text_is_refused(server: LocalServer) -> None:
     assert "it is image/png, 108 bytes" in await _problem(http_get_tool(_LOCAL), url=url)
 
 
+async def test_a_request_that_was_answered_by_no_text_was_done_nevertheless(server: LocalServer) -> None:
+    url = server.answers("/labels", b"\x89PNG\r\n\x1a\n", status=201, Content_Type="image/png")
+
+    told = await _text(http_request_tool(_LOCAL), method="POST", url=url, body="half a character: \ud83d")
+    assert told == f"HTTP 201 · image/png · {url}\n\n[The answer is not text: it is image/png, 8 bytes.]"
+    assert [asked.body for asked in server.asked] == [b"half a character: ?"]
+
+
 @pytest.mark.parametrize(
     "url",
     [
