@@ -155,8 +155,10 @@ class _TextFormatter(_Formatter):
         line += self._message(record, hidden).translate(_MULTILINE_ESCAPES)
         if about:
             line += f" [{about.translate(_CONTROL_ESCAPES)}]"
-        traceback = self._traceback(record, hidden)
-        return f"{line}\n{traceback}" if traceback else line
+        if traceback := self._traceback(record, hidden):
+            # It has messages of exceptions, which come from anywhere.
+            line += f"\n{traceback}".translate(_MULTILINE_ESCAPES)
+        return line
 
 
 class _JsonFormatter(_Formatter):

@@ -155,13 +155,18 @@ def test_events_of_a_run_have_their_figures_as_fields(logger: logging.Logger, li
 def test_no_one_can_put_a_line_of_their_own_into_the_log(
     logger: logging.Logger, lines: Lines, text: Callable[[], str], separator: str
 ) -> None:
+    forged = f"x{separator}2026-01-01 INFO forged: 假的"
     with logging_with({"tool": f"a{separator}b"}):
-        logger.info("name: %s", f"x{separator}2026-01-01 INFO forged: 假的")
+        try:
+            raise ValueError(forged)
+        except ValueError:
+            logger.exception("name: %s", forged)
 
     (line,) = lines()
-    assert line["message"] == f"name: x{separator}2026-01-01 INFO forged: 假的"
+    assert line["message"] == f"name: {forged}"
     first, *rest = text().splitlines()
-    assert "INFO loom_core.for_tests: name: x" in first
+    assert "ERROR loom_core.for_tests: name: x" in first
+    assert rest
     assert all(each.startswith("    ") for each in rest)
     assert separator == "\n" or separator not in text()
 
