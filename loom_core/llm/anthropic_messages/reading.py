@@ -11,7 +11,7 @@ from uuid import uuid4
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
 from loom_core.llm.message_reading import read_tool_call
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
-from loom_core.llm.transport.reader import MAX_LENGTH, WireReader
+from loom_core.llm.transport.reader import MAX_COUNT, MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class MessageReader(WireReader):
         """Note the reported tokens; the maximum counts: servers report at the start, or at the end."""
         fields = _mapping(usage)
         for name, value in (*fields.items(), *_mapping(fields.get("output_tokens_details")).items()):
-            if isinstance(value, int) and value > 0:
+            if isinstance(value, int) and 0 < value < MAX_COUNT:
                 self._counts[name] = max(value, self._counts.get(name, 0))
 
     def _start_block(self, index: int, fields: Mapping[str, Any]) -> list[StreamChunk]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, cast
 from uuid import uuid4
 
@@ -13,7 +12,7 @@ from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, ThinkTags
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
 from loom_core.llm.message_reading import read_tool_call
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
-from loom_core.llm.transport.reader import MAX_LENGTH, WireReader
+from loom_core.llm.transport.reader import MAX_COUNT, MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:
@@ -437,5 +436,5 @@ def as_items(value: object) -> Sequence[object]:
 
 
 def as_count(value: object) -> int:
-    """Return the value if it is a count, else 0."""
-    return max(0, int(value)) if isinstance(value, int | float) and isfinite(value) else 0
+    """Return the value if it is a possible count, else 0."""
+    return int(value) if isinstance(value, int | float) and 0 < value < MAX_COUNT else 0

@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from loom_core.errors import ModelFailure
     from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["MAX_LENGTH", "WireReader"]
+__all__ = ["MAX_COUNT", "MAX_LENGTH", "WireReader"]
 
 MAX_LENGTH = 8 * 2**20
 """Maximum length of a response in characters."""
+
+MAX_COUNT = 2**53
+"""Limit of a reported number of tokens: more is no count, and too large for prices."""
 
 
 class WireReader:

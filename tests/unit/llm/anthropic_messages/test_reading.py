@@ -196,6 +196,7 @@ def test_tokens_of_the_cache_count_as_input():
 def test_usage_that_is_not_told_is_to_be_estimated():
     assert _read(*_end())[1].usage == Usage(estimated=True)
     assert _read(*_end(input_tokens=None, output_tokens=0))[1].usage.estimated
+    assert _read(*_end(input_tokens=10**400))[1].usage.estimated
 
 
 def test_an_answer_by_tool_is_its_text_and_no_other():

@@ -297,6 +297,7 @@ _SAID = {"prompt_tokens": 10, "completion_tokens": 20}
         (_SAID | {"cached_tokens": 5}, Usage(10, 20, 0, 5)),
         ({"prompt_tokens": 10.0, "completion_tokens": "?", "prompt_cache_hit_tokens": -1}, Usage(10)),
         ({"prompt_tokens": float("inf"), "completion_tokens": float("nan")}, Usage()),
+        ({"prompt_tokens": 10**400, "completion_tokens": 1e300}, Usage()),
     ],
 )
 def test_usage_is_what_the_vendor_says(said: dict[str, Any], usage: Usage) -> None:
