@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FunctionArguments", "plain_function"]
 
 _SHOWN = 60  # characters of an invalid value in an error
+_MOST_REASONS = 8  # a list may have thousands of invalid items
 
 
 # Unknown arguments are refused; `"5"` is accepted as 5 and 5 as `"5"`, as models often mix them up.
@@ -119,7 +120,8 @@ class FunctionArguments:
         """Parse arguments to the values for the function.
 
         Raises:
-            InvalidInputError: it names all missing, unknown and invalid arguments, and all valid ones.
+            InvalidInputError: it names missing, unknown and invalid arguments, eight at most, and all valid
+                ones.
         """
         try:
             values = self.model.model_validate(given)
@@ -136,7 +138,10 @@ class FunctionArguments:
 
     def _invalid(self, error: ValidationError) -> InvalidInputError:
         details = error.errors(include_url=False)
-        return self._invalid_error("; ".join(_explain(detail, self._fields) for detail in details))
+        told = [_explain(detail, self._fields) for detail in details[:_MOST_REASONS]]
+        if more := len(details) - len(told):
+            told.append(f"and {more:,} more")
+        return self._invalid_error("; ".join(told))
 
     def _invalid_error(self, reasons: str) -> InvalidInputError:
         fields = self.model.model_fields
@@ -206,8 +211,8 @@ def _context_type(hint: object, context: type[object]) -> type[object] | None:
 
 
 def _field_name(argument: str) -> str:
-    """Return a field name for an argument; some names are reserved in models."""
-    taken = argument.startswith(("_", "model_")) or hasattr(BaseModel, argument)
+    """Return a field name for an argument, another one for each; some names are reserved in models."""
+    taken = argument.startswith(("_", "model_", "argument_")) or hasattr(BaseModel, argument)
     return f"argument_{argument}" if taken else argument
 
 

@@ -159,6 +159,24 @@ async def test_names_that_a_model_class_keeps_for_itself_can_be_arguments() -> N
     assert output.text == "s 1 2 m 广州"
     assert list(query.args_schema["properties"]) == ["schema", "copy", "_x", "model_config", "城市"]
 
+    @tool
+    def pair(schema: str, argument_schema: str) -> str:
+        return f"{schema} {argument_schema}"
+
+    assert (await pair.call({"schema": "s", "argument_schema": "a"})).text == "s a"
+
+
+async def test_of_thousands_of_invalid_items_a_few_are_named() -> None:
+    @tool
+    def add(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    output = await add.call({"numbers": ["x"] * 10_000})
+
+    assert output.is_error
+    assert "`numbers.7`" in output.text
+    assert "; and 9,992 more. Valid arguments: numbers (required)." in output.text
+
 
 async def test_models_next_to_the_function_are_found() -> None:
     class Local(BaseModel):
