@@ -10,17 +10,23 @@ from loom_core.errors import InvalidInputError
 __all__ = ["check_text", "from_column", "to_column"]
 
 _readable = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_finite = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _ascii = json.JSONEncoder(separators=(",", ":"))
 
 
-def to_column(value: object) -> str:
+def to_column(value: object, *, allow_nan: bool = True) -> str:
     """Serialize a value to JSON that SQLite accepts: lone surrogates, which UTF-8 cannot encode, are escaped.
+
+    Args:
+        value: the value.
+        allow_nan: whether NaN and infinite numbers are allowed, as models write them and Python reads them;
+            not in a column that SQL reads, as they are no JSON for databases.
 
     Raises:
         InvalidInputError: JSON cannot hold it, or it is nested too deeply.
     """
     try:
-        text = _readable.encode(value)
+        text = (_readable if allow_nan else _finite).encode(value)
         if not text.isascii():
             try:
                 text.encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
+from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import NotFoundError
@@ -104,7 +105,9 @@ def request_column(request: RunRequest) -> str:
         body["attachments"] = [
             {name: getattr(each, name) for name in _ATTACHMENT} for each in request.attachments
         ]
-    return to_column({**body, "budget": {name: getattr(request.budget, name) for name in _BUDGET}})
+    limits = {name: getattr(request.budget, name) for name in _BUDGET}
+    body["budget"] = {name: None if limit == inf else limit for name, limit in limits.items()}
+    return to_column(body, allow_nan=False)  # `condition` searches in it
 
 
 def standing_column(run: Run) -> str:

@@ -321,6 +321,15 @@ async def test_a_request_that_json_cannot_hold_leaves_nothing_behind(journal: Jo
     assert await journal.runs() == []
 
 
+async def test_no_request_keeps_the_database_from_searching_in_all_of_them(journal: Journal):
+    with pytest.raises(InvalidInputError, match="not JSON compliant"):
+        await journal.create(RunRequest(goal="a", metadata={"context": {"level": float("nan")}}))
+    run = await journal.create(RunRequest(goal="a", budget=Budget(cost=float("inf"))))
+
+    (found,) = await journal.runs(caller="another", profiles=["default"])
+    assert (found.id, found.request.budget) == (run.id, Budget())
+
+
 async def test_runs_are_listed_latest_first_by_caller_session_and_status(journal: Journal):
     done = await finished(journal, "a", caller="anna")
     open_ = await journal.create(RunRequest(goal="b", caller="anna"))
