@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
@@ -175,13 +176,17 @@ def read_tool_call(
 ) -> ToolCallPart:
     """Create a tool call; its arguments are a JSON text, as vendors send them, or an object.
 
-    Missing arguments, an empty text and `null` become an empty object, as many models write them so.
-    Arguments nested too deeply to be sent back are unreadable.
+    Missing arguments, an empty text and `null` become an empty object, as many models write them so. NaN and
+    infinite numbers, which are no JSON, become texts: no schema takes them for a number. Arguments nested too
+    deeply to be sent back are unreadable.
     """
     value: object = arguments
     if isinstance(arguments, str):
         try:
-            value = json.loads(arguments) if arguments.strip() else None
+            if arguments.strip():
+                value = json.loads(arguments, parse_constant=str, parse_float=_finite_or_text)
+            else:
+                value = None
             json_body({"arguments": value}, deepest=_DEEPEST_ARGUMENTS)
         except (ValueError, RecursionError, InvalidInputError):
             return ToolCallPart(id_, name, unreadable=arguments, opaque=opaque or {})
@@ -190,3 +195,8 @@ def read_tool_call(
     if not isinstance(value, Mapping):
         return ToolCallPart(id_, name, unreadable=str(arguments), opaque=opaque or {})
     return ToolCallPart(id_, name, cast("Mapping[str, Any]", value), opaque=opaque or {})
+
+
+def _finite_or_text(digits: str) -> float | str:
+    number = float(digits)
+    return number if isfinite(number) else digits

@@ -126,6 +126,11 @@ def test_a_single_text_or_message_is_no_conversation(messages: object):
         as_messages(messages)  # type: ignore[arg-type]
 
 
+def test_numbers_that_are_not_in_json_become_texts() -> None:
+    call = read_tool_call("c1", "f", '{"a": NaN, "b": [-Infinity, 1e999, 1.5]}')
+    assert call.arguments == {"a": "NaN", "b": ["-Infinity", "1e999", 1.5]}
+
+
 @pytest.mark.hostile("JSON and schemas")
 @pytest.mark.parametrize("depth", [150, 600, 100_000])
 def test_arguments_that_are_nested_too_deeply_to_go_back_are_unreadable(depth: int):
