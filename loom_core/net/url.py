@@ -49,7 +49,7 @@ def parse_url(url: str) -> httpx2.URL:
     url = url.strip()
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
+    except (httpx2.InvalidURL, UnicodeEncodeError) as error:  # the latter for lone surrogates
         raise _invalid_url(url, str(error).rstrip(".")) from error
     if parsed.scheme not in _DEFAULT_PORTS:
         raise NetError(

@@ -43,7 +43,7 @@ REFUSED = [
     "http://example.com:８０/", "http://example.com:8_0/", "http://example.com:+80/",
     "http://example.com: 80/", "http://exa\tmple.com/", "http://example.com/\r\nHost: x",
     "http://" + "a" * 64 + ".com/", "http://" + "a." * 130 + "com/", "https://example.com/" + "a" * 5000,
-    "http://example.com/\x00",
+    "http://example.com/\x00", "http://example.com/\ud83d", "http://\ud83d.example/",
 ]  # fmt: skip
 
 
