@@ -274,7 +274,8 @@ def read_usage(fields: Mapping[str, Any]) -> Usage:
     """Read the field `usage` of a response; if it is empty, all is to be estimated."""
     if not fields:
         return Usage(estimated=True)
-    cached = as_mapping(fields.get("prompt_tokens_details")).get("cached_tokens")
+    prompt = as_mapping(fields.get("prompt_tokens_details"))
+    cached = prompt.get("cached_tokens")
     if cached is None:  # DeepSeek; Kimi
         cached = fields.get("prompt_cache_hit_tokens", fields.get("cached_tokens"))
     reasoning = as_mapping(fields.get("completion_tokens_details")).get("reasoning_tokens")
@@ -283,6 +284,7 @@ def read_usage(fields: Mapping[str, Any]) -> Usage:
         output_tokens=as_count(fields.get("completion_tokens")),
         reasoning_tokens=as_count(reasoning),
         cache_read_tokens=as_count(cached),
+        cache_write_tokens=as_count(prompt.get("cache_write_tokens")),  # OpenAI, dearer since gpt-5.6
     )
 
 

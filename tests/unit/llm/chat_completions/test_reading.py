@@ -288,10 +288,10 @@ _SAID = {"prompt_tokens": 10, "completion_tokens": 20}
         (
             _SAID
             | {
-                "prompt_tokens_details": {"cached_tokens": 4},
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5},
                 "completion_tokens_details": {"reasoning_tokens": 7},
             },
-            Usage(10, 20, 7, 4),
+            Usage(10, 20, 7, 4, 5),
         ),
         (_SAID | {"prompt_tokens_details": None, "prompt_cache_hit_tokens": 6}, Usage(10, 20, 0, 6)),
         (_SAID | {"cached_tokens": 5}, Usage(10, 20, 0, 5)),
