@@ -213,13 +213,13 @@ class DerivedIndex(ABC):
 
     def _mark_damaged(self, generation: int, error: IndexDamagedError) -> None:
         """Mark the index as damaged: the next `sync`, in this process or another, rebuilds it."""
-        _log.warning("The %s index is damaged; it will be rebuilt from the store: %s", self.name, error)
+        _log.warning("The %s index cannot be used; it will be rebuilt from the store: %s", self.name, error)
         with suppress(IndexDamagedError):
             self._close()
         self._store.changes.mark_damaged(self.name, generation=generation)
 
     def _replace(self, error: IndexDamagedError) -> None:
-        _log.warning("The %s index is damaged; it is rebuilt from the store: %s", self.name, error)
+        _log.warning("The %s index cannot be used; it is rebuilt from the store: %s", self.name, error)
         self._rebuild()
 
     @abstractmethod
