@@ -161,7 +161,7 @@ class HttpMiddleware:
         """
         credential = await self._identify(request)
         caller = credential.caller if credential else FULL_ACCESS
-        if request.url.path != self._rules.endpoint:
+        if _path_of(request) != self._rules.endpoint:
             await self._serve_other(request, caller, answer)
             return
         with ExitStack() as running:
@@ -189,20 +189,23 @@ class HttpMiddleware:
             raise RefusedError(
                 Refusal(403, "origin", "Web pages of this origin may not send requests to this server.")
             )
-        if self._rules.authentication is None or request.url.path in self._rules.open_paths:
+        if self._rules.authentication is None or _path_of(request) in self._rules.open_paths:
             return None
         return await self._rules.authentication.authenticate(request.headers.getlist("authorization"))
 
     async def _serve_other(self, request: Request, caller: Caller, answer: _Answer) -> None:
         """Serve a path other than the MCP endpoint; without authentication, every caller has all scopes."""
-        needed = self._rules.path_scopes.get(request.url.path)
-        if needed is not None and self._rules.authentication is not None:
-            self._shares.count(caller, "call")
-            self._rules.authentication.demand(needed, caller)
-        body = await self._body(request.receive)
-        if body is not None:
-            with use_caller(caller):
-                await self._app(request.scope, _replay_body(body, request.receive), answer.send)
+        receive: Receive = request.receive
+        if needed := self._rules.path_scopes.get(_path_of(request)):  # no other path has a use for a body
+            if self._rules.authentication is not None:
+                self._shares.count(caller, "call")
+                self._rules.authentication.demand(needed, caller)
+            body = await self._body(receive)
+            if body is None:
+                return  # the client has gone
+            receive = _replay_body(body, receive)
+        with use_caller(caller):
+            await self._app(request.scope, receive, answer.send)
 
     def _check_share(self, request: Request, caller: Caller) -> None:
         self._shares.count(caller, _kind_of(request))
@@ -360,7 +363,7 @@ class HttpMiddleware:
         self._metrics.add(HTTP_REFUSED, refusal.reason)
         who = refusal.caller.name if refusal.caller else "an unauthenticated client"
         place = request.client.host if request.client else "nowhere"
-        path = request.url.path[:_SHOWN]
+        path = _path_of(request)[:_SHOWN]
         _log.warning("refused %s at %s: %s %r (%s)", who, place, request.method, path, refusal.reason)
         start = {"type": "http.response.start", "status": refusal.status, "headers": refusal.headers()}
         await answer.send(start)
@@ -427,6 +430,14 @@ class _Answer:
         elif message["type"] == "http.response.body":
             self.complete = not message.get("more_body", False)
         await self._send(message)
+
+
+def _path_of(request: Request) -> str:
+    """Return the path as the router matches it: its patterns ignore a final newline.
+
+    `request.url` would not do: the client's `Host` header is a part of it, and may contain another path.
+    """
+    return request.scope["path"].removesuffix("\n")
 
 
 def _kind_of(request: Request) -> Kind:

@@ -278,3 +278,38 @@ async def test_the_log_names_who_was_refused_and_never_the_token(sample, tokens,
     assert "refused old at 127.0.0.1" in caplog.text
     for headers in (known, expired):
         assert headers["Authorization"].removeprefix("Bearer ") not in caplog.text
+
+
+@pytest.mark.hostile("HTTP requests")
+@pytest.mark.parametrize(
+    ("host", "path", "status"),
+    [
+        ("localhost:/healthz?", "/mcp", 401),  # Starlette 1.0 finds the path of a URL in it
+        ("localhost:/healthz#", "/metrics", 401),
+        ("localhost", "/mcp%0A", 401),  # the router's patterns match it, too
+        ("localhost", "/metrics%0A", 401),
+        ("localhost", "/healthz%0A", 200),
+    ],
+)
+async def test_no_form_of_a_path_or_host_makes_a_guarded_path_an_open_one(sample, tokens, host, path, status):
+    async with guarded(sample, tokens) as ask:
+        assert (await ask.get(path, {"Host": host})).status_code == status
+
+
+@pytest.mark.hostile("HTTP requests")
+async def test_a_path_with_a_newline_demands_the_same_scope(sample, tokens, make):
+    headers = make("reader", "read")
+    async with guarded(sample, tokens) as ask:
+        assert (await ask.get("/metrics%0A", headers)).status_code == 403
+        ask.url += "%0A"
+        assert (await ask.call("add", headers, name="more")).status_code == 403
+
+
+@pytest.mark.hostile("HTTP requests")
+async def test_an_open_path_waits_for_no_body(sample, tokens):
+    async with (
+        guarded(sample, tokens, body_seconds=1) as ask,
+        await anyio.connect_tcp("127.0.0.1", httpx2.URL(ask.url).port) as connection,
+    ):
+        await connection.send(b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx")
+        assert (await connection.receive()).startswith(b"HTTP/1.1 405 ")
