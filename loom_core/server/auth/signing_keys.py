@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHMS", "SigningKeys", "is_safe_url"]
 
 _FRESH = 600.0  # seconds that keys are used without a new fetch
-_BETWEEN = 30.0  # seconds at least between two fetches: an unknown key must not become many requests
+_BETWEEN = 30.0  # seconds at least from a fetch to the next: an unknown key must not become many requests
 _STALE = 86_400.0  # seconds that keys are used while the issuer cannot be asked
 _MAX_BYTES = 1 << 20
 _TOTAL_SECONDS = 10.0
@@ -89,7 +89,7 @@ class SigningKeys:
         """
         age = self._age(self._fetched)
         key = self._lookup(id_, algorithm) if age < _STALE else None
-        if key is not None and age < _FRESH:
+        if key is not None and (age < _FRESH or self._turn.locked()):  # another request fetches them
             return key
         async with self._turn:
             if self._age(self._tried) >= _BETWEEN:
@@ -116,16 +116,17 @@ class SigningKeys:
 
     async def _fetch(self) -> None:
         """Fetch the keys; after a failure, the cached ones stay valid for a while."""
-        self._tried = self._clock()
         try:
             url = self._jwks_url or await self._discover()
             self._keys = _usable(await self._json(url))
-            self._fetched = self._tried
+            self._fetched = self._clock()
             self._problem = None
             _log.info("the issuer %s has %d keys for signing", self._issuer, len(self._keys))
         except NetError as error:
             self._problem = error
             _log.warning("the keys of %s could not be fetched: %s", self._issuer, error)
+        finally:
+            self._tried = self._clock()
 
     async def _discover(self) -> str:
         place = urlsplit(self._issuer)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hmac
 import json
+import threading
 import time
 from base64 import urlsafe_b64encode
 from collections import defaultdict
 
+import anyio
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -260,6 +262,36 @@ async def test_an_issuer_that_cannot_be_asked_is_not_the_clients_fault(server):
     with pytest.raises(RefusedError) as refused:
         await Authentication(settings, realm="kb").authenticate([f"Bearer {signed(server.url(''))}"])
     assert (refused.value.refusal.status, refused.value.refusal.retry_after) == (503, 30)
+
+
+async def test_an_issuer_that_answers_slowly_is_left_alone_after_it_has_failed(server):
+    keys = SigningKeys(server.url(""), clock=lambda: 20.0 * len(server.asked))  # each request takes 20 s
+    for _ in range(3):
+        with pytest.raises(NetError):
+            await keys.find("a", "RS256")
+    assert len(server.asked) == 2  # the addresses of metadata, once
+
+
+async def test_known_keys_are_used_while_the_issuer_does_not_answer(publish, server):
+    issuer = publish(jwk(RSA, "a"))
+    now = [0.0]
+    keys = SigningKeys(issuer, server.url("/keys"), clock=lambda: now[0])
+    assert await keys.find("a", "RS256")
+    now[0] = 601.0
+    answer, reached, may_answer = server.routes["/keys"], threading.Event(), threading.Event()
+
+    def answer_later(*request):
+        reached.set()
+        may_answer.wait(10)
+        answer(*request)
+
+    server.routes["/keys"] = answer_later
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keys.find, "a", "RS256")
+        assert await anyio.to_thread.run_sync(reached.wait, 5)
+        with anyio.fail_after(5):
+            assert await keys.find("a", "RS256")
+        may_answer.set()
 
 
 @pytest.mark.hostile("tokens")
