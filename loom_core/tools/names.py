@@ -14,6 +14,7 @@ from collections.abc import Iterable
 __all__ = ["closest", "display_name", "own_wire_name", "wire_name"]
 
 _LONGEST = 64
+_COMPARED = 200  # characters of a misspelt name; a longer one is like none
 _BETWEEN = "__"
 _HASHED = 15  # hexadecimal digits: 60 bits, and no plain name ends like this
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
@@ -69,5 +70,5 @@ def _hash(server: str, tool: str) -> str:
 
 def closest(name: str, names: Iterable[str]) -> str:
     """Return `, did you mean …` for a misspelt name, or an empty text."""
-    found = difflib.get_close_matches(name, list(names), n=1)
+    found = difflib.get_close_matches(name[:_COMPARED], list(names), n=1)
     return f", did you mean `{found[0]}`" if found else ""

@@ -87,6 +87,29 @@ async def test_an_unknown_tool_is_an_error_that_names_the_nearest(sample, connec
     assert text(result).startswith("There is no tool `qeury`, did you mean `query`. Tools: query, add, fail,")
 
 
+@pytest.mark.hostile("MCP requests")
+async def test_an_error_about_a_huge_text_is_short_and_has_no_half_of_a_secret(sample, connect, caplog):
+    caplog.set_level(logging.INFO, logger="loom_core")
+    secret = "sk-0123456789abcdef0123456789abcdef"
+    name = " ".join(["x" * 3_960, secret, "x" * 100_000])  # the secret is where the text is cut
+    async with connect(sample) as client:
+        result = await client.call_tool(name, {})
+
+    assert text(result).startswith("There is no tool `xx")
+    assert text(result).endswith("Tools: query, add, fail, work, wait, hang, chatter.")
+    for told in (text(result), caplog.text):
+        assert len(told) < 10_000
+        assert "sk-" not in told
+
+
+@pytest.mark.hostile("MCP requests")
+async def test_an_error_does_not_list_a_thousand_arguments(sample, connect):
+    async with connect(sample) as client:
+        result = await client.call_tool("query", {"query": "a", **dict.fromkeys(map(str, range(1000)), 1)})
+
+    assert "`49` is not an argument; and 950 more. Valid arguments: query" in text(result)
+
+
 @pytest.mark.parametrize(
     ("how", "expected"),
     [("expected", "There is no 文件. Ask for another."), ("grouped", "One of the tasks refused.")],
