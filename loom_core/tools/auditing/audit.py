@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -125,7 +125,8 @@ class AuditLog:
         path: the file; see `AuditFile`.
         most_bytes: size at which the file is rotated.
         most_waiting: maximum of waiting entries; beyond it the oldest are lost, which is logged.
-        secrets: returns further secrets to redact, in addition to those that this process knows.
+        secrets: returns further secrets to redact, in addition to those that this process knows; called in
+            threads.
         server: the server that writes, for entries without one.
     """
 
@@ -155,10 +156,16 @@ class AuditLog:
 
     def note(self, *entries: AuditEntry) -> None:
         """Queue entries for the next `write`."""
+        self._queue(self._lines(entries))
+
+    def _lines(self, entries: Iterable[AuditEntry]) -> list[dict[str, Any]]:
         secrets = tuple(self._secrets())
         named = (entry if entry.server else replace(entry, server=self._server) for entry in entries)
-        self._waiting += (entry.as_json(secrets) for entry in named)
-        self._added += len(entries)
+        return [entry.as_json(secrets) for entry in named]
+
+    def _queue(self, lines: Sequence[dict[str, Any]]) -> None:
+        self._waiting += lines
+        self._added += len(lines)
         if (lost := len(self._waiting) - self._most_waiting) > 0:
             del self._waiting[:lost]
             _log.error("%d entries of the audit are lost: it cannot be written", lost)
@@ -169,7 +176,9 @@ class AuditLog:
         Raises:
             StoreError: they cannot be written now. They wait for the next time.
         """
-        self.note(*entries)
+        if entries:  # redacted in a thread: megabytes of arguments take seconds
+            with anyio.CancelScope(shield=True):
+                self._queue(await anyio.to_thread.run_sync(self._lines, entries))
         mine = self._added
         while self._written < mine:
             async with self._writing:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import run
@@ -361,3 +362,25 @@ def test_a_text_is_cut_after_secrets_are_out(monkeypatch: pytest.MonkeyPatch, be
     entry = AuditEntry(kind="start", tool="t", client="长" * before + "Hunter2-Quartz-99x" + "长" * 100)
     assert len(entry.as_json()["client"]) == 300
     assert not any(part in entry.as_json()["client"] for part in ("Hun", "Quartz", "99x"))
+
+
+async def test_entries_are_redacted_outside_of_the_event_loop(tmp_path: Path) -> None:
+    threads: list[int] = []
+
+    def secrets() -> list[SecretStr]:
+        threads.append(threading.get_ident())
+        return [SecretStr("planted-0")]
+
+    audit = AuditLog(tmp_path / "audit.jsonl", secrets=secrets)
+    await audit.write(_entry(arguments={"text": "planted-0" * 100}))
+    assert threads != [threading.get_ident()]
+    assert "planted" not in audit.path.read_text(encoding="utf-8")
+
+
+async def test_an_entry_of_a_cancelled_call_is_kept(tmp_path: Path) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await audit.write(_entry())
+    await audit.write()
+    assert [line["call"] for line in _lines(audit.path)] == ["call_1"]
