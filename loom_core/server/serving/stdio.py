@@ -231,7 +231,7 @@ async def _read_messages(
     ignored = 0
     with lines, lines_send:
         async for line in lines:
-            text = line.decode("utf-8", "replace")
+            text = line.decode("utf-8-sig", "replace")  # programs in .NET may begin with a byte order mark
             try:
                 message = jsonrpc_message_adapter.validate_json(text, by_name=False)
             except ValidationError:

@@ -173,6 +173,15 @@ async def test_a_last_line_without_a_line_end_is_read(serve, pipes, caplog):
     assert "ignored input that is not JSON-RPC: 'unfinished'" in caplog.text
 
 
+async def test_a_mark_of_the_byte_order_is_no_part_of_a_message(serve, pipes, caplog):
+    caplog.set_level(logging.WARNING)
+    pipes.send(b"\xef\xbb\xbf" + json.dumps(INITIALIZE).encode() + b"\n")
+    pipes.close(pipes.input)
+    await serve()
+
+    assert "ignored" not in caplog.text
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_serving_like_the_end_of_input(serve, number):
     log = []
