@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
 
     from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["CALLER_KEY", "AuthorizationMiddleware", "Outcome", "ToolScope", "scope_of_request"]
+__all__ = ["CALLER_KEY", "SLOT_KEY", "AuthorizationMiddleware", "Outcome", "ToolScope", "scope_of_request"]
 
 CALLER_KEY = "loom.caller"
 """Key of the caller in the ASGI scope of a request, set by the HTTP middleware."""
+
+SLOT_KEY = "loom.slot"
+"""Key of the caller's slot in the ASGI scope of a request: a context manager to enter while a call runs."""
 
 ToolScope = Callable[[str], Scope | None]
 """Returns the scope that a tool needs, or None if there is no such tool."""
@@ -60,12 +64,15 @@ class AuthorizationMiddleware:
         Raises:
             MCPError: the caller may not do this; or whatever the handler raises.
         """
-        caller = _caller_of(ctx.request)
+        http: Mapping[str, Any] = getattr(ctx.request, "scope", {})
+        caller: Caller = http.get(CALLER_KEY, FULL_ACCESS)
         scope = scope_of_request(ctx.method, ctx.params, self._tool_scope)
         if scope is not None and not caller.may(scope):
             _log.warning("%s may not use %s: no scope %s", caller.name, ctx.method, scope)
             raise MCPError(code=INVALID_REQUEST, message=f"This needs the scope {scope}.")
-        with use_caller(caller):
+        # A notification has no slot: the handler of `initialized` runs as long as its connection.
+        slot = nullcontext() if ctx.request_id is None else http.get(SLOT_KEY, nullcontext())
+        with use_caller(caller), slot:
             name = _tool_of(ctx.method, ctx.params)
             if self._tool_scope(name) is None:
                 if ctx.method != "tools/call":
@@ -101,9 +108,3 @@ def scope_of_request(method: str, params: Mapping[str, Any] | None, tool_scope: 
 def _tool_of(method: str, params: Mapping[str, Any] | None) -> str:
     name: object = params.get("name") if method == "tools/call" and params else ""
     return name if isinstance(name, str) else ""
-
-
-def _caller_of(request: object) -> Caller:
-    scope = cast("Mapping[str, object]", getattr(request, "scope", {}))
-    caller = scope.get(CALLER_KEY, FULL_ACCESS)
-    return caller if isinstance(caller, Caller) else FULL_ACCESS

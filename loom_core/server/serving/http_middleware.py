@@ -30,7 +30,7 @@ from loom_core.observability.families import HTTP_REFUSED, HTTP_RELAYED
 from loom_core.server.auth.caller import FULL_ACCESS, SCOPES, use_caller
 from loom_core.server.auth.refusal import Refusal, RefusedError
 from loom_core.server.calls.task_board import SEAL_KEY
-from loom_core.server.middleware.authorization import CALLER_KEY, ToolScope, scope_of_request
+from loom_core.server.middleware.authorization import CALLER_KEY, SLOT_KEY, ToolScope, scope_of_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,7 +171,9 @@ class HttpMiddleware:
             if _opens_session(request):
                 opened = running.enter_context(self._sessions.opening(caller.id))
             if credential:
-                running.enter_context(self._shares.hold_slot(credential.caller, _kind_of(request)))
+                slot = self._shares.slot(credential.caller, _kind_of(request))
+                request.scope[SLOT_KEY] = slot
+                running.enter_context(slot)
             body = await self._body(request.receive)
             if body is None:
                 return  # the client has gone
@@ -441,8 +443,9 @@ def _path_of(request: Request) -> str:
 
 
 def _kind_of(request: Request) -> Kind:
-    listens = request.method == "GET" or request.headers.get(_METHOD, "").strip() == "subscriptions/listen"
-    return "stream" if listens else "call"
+    # The handshake era does not check this header against the body.
+    named = "" if _in_handshake_era(request) else request.headers.get(_METHOD, "").strip()
+    return "stream" if request.method == "GET" or named == "subscriptions/listen" else "call"
 
 
 def _opens_session(request: Request) -> bool:

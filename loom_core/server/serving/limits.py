@@ -19,7 +19,7 @@ from loom_core.server.auth.refusal import Refusal, RefusedError
 if TYPE_CHECKING:
     from loom_core.server.auth.caller import Caller
 
-__all__ = ["CallerLimits", "Kind", "Limits", "SessionCount"]
+__all__ = ["CallerLimits", "Kind", "Limits", "SessionCount", "Slot"]
 
 Kind = Literal["call", "stream"]
 """A stream stays open for notifications; a call ends with its answer."""
@@ -53,6 +53,28 @@ class _Share:
     credit: float
     at: float
     running: dict[Kind, int] = field(default_factory=lambda: {"call": 0, "stream": 0})
+
+
+@dataclass(slots=True)
+class Slot:
+    """Slot of a running request: a context manager that may be entered several times, and is then shared.
+
+    The HTTP request holds it, and the call in it, which goes on in the handshake era if the client leaves.
+    """
+
+    _running: dict[Kind, int]
+    _kind: Kind
+    _holders: int = 0
+
+    def __enter__(self) -> None:
+        if not self._holders:
+            self._running[self._kind] += 1
+        self._holders += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._running[self._kind] -= 1
 
 
 class CallerLimits:
@@ -93,15 +115,9 @@ class CallerLimits:
             reason = "running" if kind == "call" else "streams"
             raise RefusedError(Refusal(429, reason, text, retry_after=_RETRY_RUNNING, caller=caller))
 
-    @contextmanager
-    def hold_slot(self, caller: Caller, kind: Kind) -> Generator[None]:
-        """Count a running request of a caller in the block."""
-        share = self._share(caller)
-        share.running[kind] += 1
-        try:
-            yield
-        finally:
-            share.running[kind] -= 1
+    def slot(self, caller: Caller, kind: Kind) -> Slot:
+        """Return a slot for a request of a caller; it counts as running while it is held."""
+        return Slot(self._share(caller).running, kind)
 
     @property
     def _burst(self) -> float:

@@ -51,6 +51,23 @@ async def test_calls_at_a_time_are_limited_by_token(sample, tokens, make):
     assert (refused.status_code, refused.json()["error"], served.status_code) == (429, "running", 200)
 
 
+@pytest.mark.hostile("HTTP requests")
+async def test_a_call_whose_client_disconnects_or_calls_it_a_stream_counts_as_one(sample, tokens, make):
+    greedy = make("greedy")
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+    async with guarded(sample, tokens, limits=Limits(calls=1)) as ask:
+        session = await open_session(ask, greedy)
+        await shown(sample, "loom_http_calls 0")
+        sent = {**greedy, "mcp-session-id": session, "Accept": "application/json, text/event-stream"}
+        with pytest.raises(httpx2.ReadTimeout):
+            await ask.web.post(ask.url, json=call, headers=sent, timeout=0.2)
+        await shown(sample, "loom_http_calls 1")
+        named = {**sent, "Mcp-Method": "subscriptions/listen"}
+        for headers in (sent, named):
+            refused = await ask.web.post(ask.url, json={**call, "id": 3}, headers=headers)
+            assert (refused.status_code, refused.json()["error"]) == (429, "running")
+
+
 async def test_sessions_are_limited_by_token_and_freed_by_their_end(sample, tokens, make):
     greedy, other = make("greedy"), make("other")
     async with guarded(sample, tokens, limits=Limits(sessions=3)) as ask:

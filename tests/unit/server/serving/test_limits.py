@@ -55,7 +55,7 @@ def test_a_slow_rate_says_how_long_to_wait(clock):
 
 def test_calls_and_streams_have_limits_of_their_own(clock):
     shares = CallerLimits(Limits(calls=1, streams=1), clock=clock)
-    with shares.hold_slot(ALICE, "call"), shares.hold_slot(ALICE, "stream"):
+    with shares.slot(ALICE, "call"), shares.slot(ALICE, "stream"):
         assert refused(shares, ALICE, "call").reason == "running"
         assert refused(shares, ALICE, "stream").reason == "streams"
         assert refused(shares, BOB, "call") is None
@@ -66,7 +66,7 @@ def test_calls_and_streams_have_limits_of_their_own(clock):
 
 def test_who_has_asked_nothing_for_long_is_forgotten_but_never_who_is_being_served(clock):
     shares = CallerLimits(Limits(calls=1), clock=clock)
-    with shares.hold_slot(ALICE, "call"):
+    with shares.slot(ALICE, "call"):
         for number in range(10_000):
             shares.count(Caller("x", frozenset(), id=f"x{number}"), "call")
         clock.now = 100.0
