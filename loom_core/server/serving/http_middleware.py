@@ -1,7 +1,7 @@
 """HTTP middleware: host and origin checks, authentication, rate limits and sessions.
 
-The order is: Host and Origin, token, the caller's limits, body (size and time), scope. Refusals are counted,
-and logged without secrets.
+The order is: Host and Origin, token, the caller's rate, body (size and time), scope, the caller's slots.
+Refusals are counted, and logged without secrets.
 
 uvicorn limits the idle time of a connection between two requests, but not the time until the first request or
 the head of any request arrives: `build_protocol` does.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -170,15 +170,16 @@ class HttpMiddleware:
             opened = None
             if _opens_session(request):
                 opened = running.enter_context(self._sessions.opening(caller.id))
-            if credential:
-                slot = self._shares.slot(credential.caller, _kind_of(request))
-                request.scope[SLOT_KEY] = slot
-                running.enter_context(slot)
-            body = await self._body(request.receive)
+            with self._shares.slot(caller, "upload") if credential else nullcontext():
+                body = await self._body(request.receive)
             if body is None:
                 return  # the client has gone
             if credential:
-                self._check_scope(credential.caller, body)
+                message = _parse(body)
+                self._check_scope(credential.caller, message)
+                if kind := _kind_of(request, message):
+                    request.scope[SLOT_KEY] = slot = self._shares.slot(credential.caller, kind)
+                    running.enter_context(slot)
             await self._serve(request, credential, body, answer, opened=opened)
 
     async def _identify(self, request: Request) -> Credential | None:
@@ -200,7 +201,7 @@ class HttpMiddleware:
         receive: Receive = request.receive
         if needed := self._rules.path_scopes.get(_path_of(request)):  # no other path has a use for a body
             if self._rules.authentication is not None:
-                self._shares.count(caller, "call")
+                self._shares.count(caller)
                 self._rules.authentication.demand(needed, caller)
             body = await self._body(receive)
             if body is None:
@@ -210,30 +211,23 @@ class HttpMiddleware:
             await self._app(request.scope, receive, answer.send)
 
     def _check_share(self, request: Request, caller: Caller) -> None:
-        self._shares.count(caller, _kind_of(request))
+        self._shares.count(caller)
         most = self._rules.limits.sessions
         if _opens_session(request) and self._sessions.of(caller.id) >= most:
             text = f"{most} sessions of this token are open. End them, or wait until they expire."
             raise RefusedError(Refusal(429, "sessions", text, retry_after=_SESSION_RETRY, caller=caller))
 
-    def _check_scope(self, caller: Caller, body: bytes) -> None:
+    def _check_scope(self, caller: Caller, message: Mapping[str, object] | None) -> None:
         """Send a challenge if the caller lacks the scope of the call in the body.
 
         The protocol refuses a body that cannot be parsed here, and `AuthorizationMiddleware` checks all
         calls.
         """
-        if caller.scopes >= SCOPES or self._rules.authentication is None or not body:
+        if caller.scopes >= SCOPES or self._rules.authentication is None or message is None:
             return
-        try:
-            message: object = json.loads(body)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(message, dict):
-            return
-        sent = cast("dict[str, object]", message)
-        method, params = sent.get("method"), sent.get("params")
+        params = message.get("params")
         named = cast("Mapping[str, object]", params) if isinstance(params, dict) else None
-        scope = scope_of_request(str(method), named, self._rules.tool_scope)
+        scope = scope_of_request(str(message.get("method")), named, self._rules.tool_scope)
         if scope is not None:
             self._rules.authentication.demand(scope, caller)
 
@@ -442,10 +436,28 @@ def _path_of(request: Request) -> str:
     return request.scope["path"].removesuffix("\n")
 
 
-def _kind_of(request: Request) -> Kind:
-    # The handshake era does not check this header against the body.
-    named = "" if _in_handshake_era(request) else request.headers.get(_METHOD, "").strip()
-    return "stream" if request.method == "GET" or named == "subscriptions/listen" else "call"
+def _parse(body: bytes) -> Mapping[str, object] | None:
+    """Parse the message in a body; None if it is none."""
+    try:
+        message: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, object]", message) if isinstance(message, dict) else None
+
+
+def _kind_of(request: Request, message: Mapping[str, object] | None) -> Kind | None:
+    """Return the kind of a request; None for what may end a call, which must not wait for a slot.
+
+    In the handshake era, these are notifications, responses and the end of a session; and no header is
+    checked against the body.
+    """
+    if request.method == "GET":
+        return "stream"
+    if not _in_handshake_era(request):
+        named = request.headers.get(_METHOD, "").strip()
+        return "stream" if named == "subscriptions/listen" else "call"
+    is_call = message is None or ("id" in message and "method" in message)
+    return "call" if is_call and request.method == "POST" else None
 
 
 def _opens_session(request: Request) -> bool:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CallerLimits", "Kind", "Limits", "SessionCount", "Slot"]
 
-Kind = Literal["call", "stream"]
-"""A stream stays open for notifications; a call ends with its answer."""
+Kind = Literal["call", "stream", "upload"]
+"""A stream stays open for notifications; a call ends with its answer; an upload is a body that arrives."""
 
 _BURST_SECONDS = 10.0  # capacity of the token bucket, in seconds of the rate
 _RETRY_RUNNING = 1
@@ -35,7 +35,7 @@ class Limits:
 
     Attributes:
         per_minute: requests per minute, with bursts of up to ten seconds' worth.
-        calls: concurrent calls.
+        calls: concurrent calls, and concurrent uploads.
         streams: concurrent notification streams.
         sessions: sessions of the handshake era.
     """
@@ -52,7 +52,7 @@ class _Share:
 
     credit: float
     at: float
-    running: dict[Kind, int] = field(default_factory=lambda: {"call": 0, "stream": 0})
+    running: dict[Kind, int] = field(default_factory=lambda: {"call": 0, "stream": 0, "upload": 0})
 
 
 @dataclass(slots=True)
@@ -94,11 +94,11 @@ class CallerLimits:
         """Return the number of running requests of all callers."""
         return sum(share.running[kind] for share in self._shares.values())
 
-    def count(self, caller: Caller, kind: Kind) -> None:
+    def count(self, caller: Caller) -> None:
         """Count a request that begins.
 
         Raises:
-            RefusedError: it exceeds a limit.
+            RefusedError: it exceeds the rate.
         """
         share = self._share(caller)
         now = self._clock()
@@ -109,15 +109,20 @@ class CallerLimits:
             text = f"This token may send {self._limits.per_minute} requests a minute."
             raise RefusedError(Refusal(429, "rate", text, retry_after=max(1, wait), caller=caller))
         share.credit -= 1
-        most = self._limits.calls if kind == "call" else self._limits.streams
-        if share.running[kind] >= most:
-            text = f"{most} {kind}s of this token are open already."
-            reason = "running" if kind == "call" else "streams"
-            raise RefusedError(Refusal(429, reason, text, retry_after=_RETRY_RUNNING, caller=caller))
 
     def slot(self, caller: Caller, kind: Kind) -> Slot:
-        """Return a slot for a request of a caller; it counts as running while it is held."""
-        return Slot(self._share(caller).running, kind)
+        """Return a slot for a request of a caller; it counts as running while it is held.
+
+        Raises:
+            RefusedError: all of the caller's slots are held.
+        """
+        running = self._share(caller).running
+        most = self._limits.streams if kind == "stream" else self._limits.calls
+        if running[kind] >= most:
+            text = f"{most} {kind}s of this token are open already."
+            reason = "streams" if kind == "stream" else "running"
+            raise RefusedError(Refusal(429, reason, text, retry_after=_RETRY_RUNNING, caller=caller))
+        return Slot(running, kind)
 
     @property
     def _burst(self) -> float:

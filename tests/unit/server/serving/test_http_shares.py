@@ -68,6 +68,29 @@ async def test_a_call_whose_client_disconnects_or_calls_it_a_stream_counts_as_on
             assert (refused.status_code, refused.json()["error"]) == (429, "running")
 
 
+async def test_what_may_end_a_call_needs_no_slot(sample, tokens, make):
+    headers, answers = make("laptop"), []
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}
+    response = {"jsonrpc": "2.0", "id": 3, "result": {}}
+    async with guarded(sample, tokens, limits=Limits(calls=1)) as ask, anyio.create_task_group() as tasks:
+        session = await open_session(ask, headers)
+        await shown(sample, "loom_http_calls 0")
+        sent = {**headers, "mcp-session-id": session, "Accept": "application/json, text/event-stream"}
+
+        async def wait():
+            answers.append(await ask.web.post(ask.url, json=call, headers=sent))
+
+        tasks.start_soon(wait)
+        await shown(sample, "loom_http_calls 1")
+        for message in (response, cancel):
+            assert (await ask.web.post(ask.url, json=message, headers=sent)).status_code == 202
+        await shown(sample, "loom_http_calls 0")
+        assert (await ask.web.delete(ask.url, headers=sent)).status_code == 200
+
+    assert "Request cancelled" in answers[0].text
+
+
 async def test_sessions_are_limited_by_token_and_freed_by_their_end(sample, tokens, make):
     greedy, other = make("greedy"), make("other")
     async with guarded(sample, tokens, limits=Limits(sessions=3)) as ask:

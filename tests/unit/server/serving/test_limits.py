@@ -27,7 +27,8 @@ def clock():
 
 def refused(shares, caller, kind="call"):
     try:
-        shares.count(caller, kind)
+        shares.count(caller)
+        shares.slot(caller, kind)
     except RefusedError as error:
         return error.refusal
     return None
@@ -58,6 +59,7 @@ def test_calls_and_streams_have_limits_of_their_own(clock):
     with shares.slot(ALICE, "call"), shares.slot(ALICE, "stream"):
         assert refused(shares, ALICE, "call").reason == "running"
         assert refused(shares, ALICE, "stream").reason == "streams"
+        assert refused(shares, ALICE, "upload") is None
         assert refused(shares, BOB, "call") is None
         assert (shares.running("call"), shares.running("stream")) == (1, 1)
     assert refused(shares, ALICE, "call") is None
@@ -68,9 +70,9 @@ def test_who_has_asked_nothing_for_long_is_forgotten_but_never_who_is_being_serv
     shares = CallerLimits(Limits(calls=1), clock=clock)
     with shares.slot(ALICE, "call"):
         for number in range(10_000):
-            shares.count(Caller("x", frozenset(), id=f"x{number}"), "call")
+            shares.count(Caller("x", frozenset(), id=f"x{number}"))
         clock.now = 100.0
-        shares.count(BOB, "call")
+        shares.count(BOB)
         assert refused(shares, ALICE).reason == "running"
 
 
