@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic_core import from_json
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, StoreError
 
@@ -36,8 +37,9 @@ class Webhook:
         """Serve a post: 200 with the answer; 400 for invalid input, 404, or 503 to repeat it later."""
         body = await request.body()
         try:
-            posted: object = json.loads(body) if body else None
-        except (ValueError, RecursionError):
+            # Strictly: NaN, or half a surrogate pair, could be neither stored nor sent.
+            posted: object = from_json(body, allow_inf_nan=False) if body else None
+        except ValueError:
             return _refusal(400, "The body is not JSON.", "Post JSON, or nothing.")
         try:
             answer = await self.function(dict(request.query_params), posted)

@@ -26,7 +26,10 @@ async def post(body: str, error: Exception | None = None) -> httpx2.Response:
     [
         ('{"a": 1}', None, 200, {"posted": {"a": 1}, "key": "7"}),
         ("", None, 200, {"posted": None, "key": "7"}),
-        ("{", None, 400, {"error": "The body is not JSON.", "advice": "Post JSON, or nothing."}),
+        *(
+            (body, None, 400, {"error": "The body is not JSON.", "advice": "Post JSON, or nothing."})
+            for body in ("{", '{"a": NaN}', '{"\\ud800": 1}', "[" * 1000 + "]" * 1000)
+        ),
         (
             "[[]]",
             RecursionError(),
