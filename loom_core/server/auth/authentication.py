@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
+import anyio
 from pydantic import SecretStr
 
 from loom_core.keys import register_secret
@@ -14,16 +16,17 @@ from loom_core.server.auth.refusal import Refusal, RefusedError
 from loom_core.server.auth.tokens import Token, TokenFile, has_token_form
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from loom_core.server.auth.caller import Caller, Scope
 
-__all__ = ["AuthSettings", "Authentication", "Credential", "metadata_url"]
+__all__ = ["AuthSettings", "Authentication", "Credential", "CredentialMonitor", "metadata_url"]
 
 _TokenProblem = Literal["no_token", "bad_token", "expired_token"]
 _MAX_TOKEN = 8192  # characters
 _RETRY_SECONDS = 30
+_CHECK_SECONDS = 3.0  # between two checks of credentials in use: files and clocks send no notifications
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,31 @@ class Credential:
         if isinstance(self._held, VerifiedJwt):
             return not self._held.expired
         return self._file is not None and self._file.holds(self._held)
+
+
+class CredentialMonitor:
+    """Monitor of running work: it cancels what runs for a credential that is revoked or expires."""
+
+    def __init__(self) -> None:
+        self._running: dict[anyio.CancelScope, Credential] = {}
+
+    @contextmanager
+    def cancelling(self, credential: Credential) -> Generator[None]:
+        """Run a block until it ends or the credential is no longer valid; then the block is cancelled."""
+        with anyio.CancelScope() as scope:
+            self._running[scope] = credential
+            try:
+                yield
+            finally:
+                del self._running[scope]
+
+    async def run(self) -> None:
+        """Check the credentials every few seconds, until cancelled."""
+        while True:
+            await anyio.sleep(_CHECK_SECONDS)
+            for scope, credential in self._running.items():
+                if not credential.holds():
+                    scope.cancel()
 
 
 class Authentication:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["CALLER_KEY", "SLOT_KEY", "AuthorizationMiddleware", "Outcome", "ToolScope", "scope_of_request"]
+__all__ = ["CALLER_KEY", "RUN_KEY", "AuthorizationMiddleware", "Outcome", "ToolScope", "scope_of_request"]
 
 CALLER_KEY = "loom.caller"
 """Key of the caller in the ASGI scope of a request, set by the HTTP middleware."""
 
-SLOT_KEY = "loom.slot"
-"""Key of the caller's slot in the ASGI scope of a request: a context manager to enter while a call runs."""
+RUN_KEY = "loom.run"
+"""Key in the ASGI scope of a request: returns the context to run its call in, which may cancel the call."""
 
 ToolScope = Callable[[str], Scope | None]
 """Returns the scope that a tool needs, or None if there is no such tool."""
@@ -70,15 +70,16 @@ class AuthorizationMiddleware:
         if scope is not None and not caller.may(scope):
             _log.warning("%s may not use %s: no scope %s", caller.name, ctx.method, scope)
             raise MCPError(code=INVALID_REQUEST, message=f"This needs the scope {scope}.")
-        # A notification has no slot: the handler of `initialized` runs as long as its connection.
-        slot = nullcontext() if ctx.request_id is None else http.get(SLOT_KEY, nullcontext())
-        with use_caller(caller), slot:
+        # A notification is no call: the handler of `initialized` runs as long as its connection.
+        run = nullcontext if ctx.request_id is None else http.get(RUN_KEY, nullcontext)
+        with use_caller(caller), run():
             name = _tool_of(ctx.method, ctx.params)
             if self._tool_scope(name) is None:
                 if ctx.method != "tools/call":
                     return await call_next(ctx)
                 name = UNKNOWN_TOOL  # clients may send any name
             return await self._count_call(name, ctx, call_next)
+        raise MCPError(code=INVALID_REQUEST, message="The token is no longer valid.")
 
     async def _count_call(
         self, tool: str, ctx: ServerRequestContext[Any, Any], call_next: CallNext

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from loom_core.observability.families import HTTP_CALLS, HTTP_SESSIONS, HTTP_STREAMS
 from loom_core.observability.registry import CONTENT_TYPE
-from loom_core.server.auth.authentication import Authentication, metadata_url
+from loom_core.server.auth.authentication import Authentication, CredentialMonitor, metadata_url
 from loom_core.server.middleware.audit import FINAL_WRITE_SECONDS, RefusalAudit
 from loom_core.server.middleware.tracing import HttpTraceMiddleware
 from loom_core.server.serving.http_middleware import HttpMiddleware, HttpPolicy, HttpState
@@ -92,8 +92,8 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         tool_scope=server.tool_scope,
         nodes=nodes,
     )
-    refusals = RefusalAudit(server.audit)
-    app.router.lifespan_context = _ending_with(app.router.lifespan_context, refusals, nodes)
+    refusals, monitor = RefusalAudit(server.audit), CredentialMonitor()
+    app.router.lifespan_context = _with_work(app.router.lifespan_context, refusals, monitor, nodes)
     app.add_middleware(AuthContextMiddleware)
     app.add_middleware(HttpTraceMiddleware)
     app.add_middleware(
@@ -104,29 +104,33 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         metrics=server.metrics,
         state=state,
         refusals=refusals,
+        monitor=monitor,
     )
     return app
 
 
-def _ending_with(
+def _with_work(
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]],
     refusals: RefusalAudit,
+    monitor: CredentialMonitor,
     nodes: Nodes | None,
 ) -> Callable[[Starlette], AbstractAsyncContextManager[Any]]:
-    """Wrap a lifespan: at its end, write the counts of refused requests, and leave the other nodes."""
+    """Wrap a lifespan: run the monitor; at its end, write the counts of refusals and leave other nodes."""
 
     @asynccontextmanager
-    async def ending(app: Starlette) -> AsyncGenerator[Any]:
-        async with lifespan(app) as state:
+    async def working(app: Starlette) -> AsyncGenerator[Any]:
+        async with lifespan(app) as state, anyio.create_task_group() as tasks:
+            tasks.start_soon(monitor.run)
             try:
                 yield state
             finally:
+                tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FINAL_WRITE_SECONDS):
                     await refusals.write_counts()
                     if nodes is not None:
                         await nodes.close()
 
-    return ending
+    return working
 
 
 def _operator_routes(server: LoomServer, state: HttpState) -> list[Route]:

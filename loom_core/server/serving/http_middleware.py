@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -30,20 +30,20 @@ from loom_core.observability.families import HTTP_REFUSED, HTTP_RELAYED
 from loom_core.server.auth.caller import FULL_ACCESS, SCOPES, use_caller
 from loom_core.server.auth.refusal import Refusal, RefusedError
 from loom_core.server.calls.task_board import SEAL_KEY
-from loom_core.server.middleware.authorization import CALLER_KEY, SLOT_KEY, ToolScope, scope_of_request
+from loom_core.server.middleware.authorization import CALLER_KEY, RUN_KEY, ToolScope, scope_of_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from mcp.server.transport_security import TransportSecuritySettings
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from loom_core.observability.metrics import LoomMetrics
-    from loom_core.server.auth.authentication import Authentication, Credential
+    from loom_core.server.auth.authentication import Authentication, Credential, CredentialMonitor
     from loom_core.server.auth.caller import Caller
     from loom_core.server.auth.caller import Scope as CallerScope
     from loom_core.server.middleware.audit import RefusalAudit
-    from loom_core.server.serving.limits import CallerLimits, Kind, Limits, SessionCount
+    from loom_core.server.serving.limits import CallerLimits, Kind, Limits, SessionCount, Slot
     from loom_core.server.serving.nodes import Holder, Nodes
 
 __all__ = ["HttpMiddleware", "HttpPolicy", "HttpState", "build_protocol"]
@@ -51,7 +51,6 @@ __all__ = ["HttpMiddleware", "HttpPolicy", "HttpState", "build_protocol"]
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 _METHOD = "mcp-method"
-_RECHECK = 3.0  # seconds between two checks of a token's validity while a request runs
 _SESSION_RETRY = 60
 _END_RETRY = 5  # seconds in which another process may have replaced this one
 _SHOWN = 80  # characters of a path in the log
@@ -111,6 +110,7 @@ class HttpMiddleware:
         metrics: counts refusals.
         state: state of the HTTP server.
         refusals: audit of refusals.
+        monitor: cancels what runs for credentials that are no longer valid.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class HttpMiddleware:
         metrics: LoomMetrics,
         state: HttpState,
         refusals: RefusalAudit,
+        monitor: CredentialMonitor,
     ) -> None:
         self._app = app
         self._rules = rules
@@ -131,6 +132,7 @@ class HttpMiddleware:
         self._metrics = metrics
         self._state = state
         self._refusals = refusals
+        self._monitor = monitor
         self._checks = TransportSecurityMiddleware(rules.security)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,7 +180,8 @@ class HttpMiddleware:
                 message = _parse(body)
                 self._check_scope(credential.caller, message)
                 if kind := _kind_of(request, message):
-                    request.scope[SLOT_KEY] = slot = self._shares.slot(credential.caller, kind)
+                    slot = self._shares.slot(credential.caller, kind)
+                    request.scope[RUN_KEY] = partial(self._run, slot, credential)
                     running.enter_context(slot)
             await self._serve(request, credential, body, answer, opened=opened)
 
@@ -272,10 +275,8 @@ class HttpMiddleware:
                 await app(request.scope, _replay_body(body, request.receive), answer.send)
                 return
             request.scope["user"] = _user(caller)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._watch, credential, tasks.cancel_scope)
+            with self._monitor.cancelling(credential):
                 await app(request.scope, _replay_body(body, request.receive), answer.send)
-                tasks.cancel_scope.cancel()
             if not answer.complete and not credential.holds():
                 text = "The token is no longer valid."
                 await self._break_off(Refusal(401, "expired_token", text, caller=caller), request, answer)
@@ -332,11 +333,11 @@ class HttpMiddleware:
             raise RefusedError(Refusal(404, "no_session", text, caller=caller))
         return session
 
-    async def _watch(self, credential: Credential, running: anyio.CancelScope) -> None:
-        """Cancel the running request once its token is no longer valid."""
-        while credential.holds():  # noqa: ASYNC110 - files and clocks send no notifications
-            await anyio.sleep(_RECHECK)
-        running.cancel()
+    @contextmanager
+    def _run(self, slot: Slot, credential: Credential) -> Generator[None]:
+        """Run a call, which in the handshake era may outlive its HTTP request."""
+        with slot, self._monitor.cancelling(credential):
+            yield
 
     async def _break_off(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
         """Refuse a request that was cancelled; if its answer has begun, end the stream."""

@@ -235,6 +235,22 @@ async def test_a_call_ends_soon_after_its_token_is_revoked(sample, tokens, make)
     assert answers[0].status_code == 401
 
 
+async def test_a_call_without_its_client_ends_soon_after_its_token_is_revoked(sample, tokens, make):
+    headers = make("laptop")
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+    async with guarded(sample, tokens) as ask:
+        sent = {
+            "mcp-session-id": await open_session(ask, headers),
+            "Accept": "application/json, text/event-stream",
+        }
+        with pytest.raises(httpx2.ReadTimeout):
+            await ask.web.post(ask.url, json=call, headers={**headers, **sent}, timeout=0.2)
+        await shown(sample, "loom_http_calls 1")
+        tokens.revoke("laptop")
+        await shown(sample, "loom_http_calls 0")
+        await shown(sample, 'loom_mcp_calls_total{tool_name="wait",status="cancelled"} 1')
+
+
 async def test_metrics_are_for_operators_and_hold_no_data_of_users(sample, tokens, make):
     reader, operator = make("张三的电脑", "read", sources=["产品文档"]), make("operator", "admin")
     async with guarded(sample, tokens) as ask:
