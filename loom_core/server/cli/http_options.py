@@ -83,7 +83,7 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
         tokens: the file of the server's tokens, see `paths.token_path`.
 
     Raises:
-        ConfigError: the options cannot be combined.
+        ConfigError: the options cannot be combined, or one is not valid.
     """
     if not args.http:
         if args.node_url:
@@ -107,7 +107,7 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
         node_url=check_node_url(args.node_url) if args.node_url else "",
         host=args.host,
         port=args.port,
-        allowed_hosts=tuple(args.allow_host),
+        allowed_hosts=tuple(map(_host_name, args.allow_host)),
         auth=_auth(args, tokens) if args.tokens or args.issuer else None,
         drain_seconds=max(0.0, args.drain),
     )
@@ -136,6 +136,22 @@ def ready_lines(name: str, url: str, settings: HttpSettings) -> list[str]:
     shown = auth.issuer.resource if auth and auth.issuer else url
     entry = f'{{"mcpServers": {{"{name}": {{"type": "http", "url": "{shown}"{header}}}}}}}'
     return [*lines, f"For mcp.json: {entry}"]
+
+
+def _host_name(text: str) -> str:
+    """Return a name in the form that clients send: in small letters, and in ASCII (IDNA)."""
+    from loom_core.net.url import host_of
+
+    if text.startswith("["):  # an IPv6 address
+        return text
+    name, colon, port = text.partition(":")
+    host = host_of(name)
+    if host is None or (colon and not port.isdecimal()):
+        raise ConfigError(
+            f"--allow-host {text!r} is not the name of a host.",
+            advice="Give the name only, such as kb.example, without https:// and path.",
+        )
+    return f"{host}{colon}{port}"
 
 
 def _auth(args: argparse.Namespace, tokens: Path) -> AuthSettings:

@@ -189,7 +189,9 @@ class HttpMiddleware:
         """Authenticate a request; None without authentication."""
         wrong = await self._checks.validate_request(request)
         if wrong is not None and wrong.status_code == 421:
-            text = "This server does not accept the name in the Host header."
+            text = (
+                "This server does not accept the name in the Host header. Its option --allow-host adds names."
+            )
             raise RefusedError(Refusal(421, "host", text))
         if wrong is not None:
             raise RefusedError(

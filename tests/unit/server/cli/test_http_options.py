@@ -59,6 +59,26 @@ def test_a_network_is_served_with_tokens_and_told_about_tls(settings, tmp_path):
     assert '"headers": {"Authorization": "Bearer ${LOOM_TOKEN}"}' in lines[2]
 
 
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ("kb.example", "kb.example"),
+        ("KB.Example:8443", "kb.example:8443"),
+        ("知识库.example", "xn--dxto77ch7n.example"),
+        ("10.0.0.5", "10.0.0.5"),
+        ("[fd00::5]", "[fd00::5]"),
+    ],
+)
+def test_a_further_host_is_known_as_clients_send_it(settings, given, allowed):
+    assert settings("--http", "--allow-host", given).allowed_hosts == (allowed,)
+
+
+@pytest.mark.parametrize("given", ["https://kb.example", "kb.example/mcp", "kb.example:", "*", ""])
+def test_what_is_no_host_name_is_refused(settings, given):
+    with pytest.raises(ConfigError, match="is not the name of a host"):
+        settings("--http", "--allow-host", given)
+
+
 def test_an_issuer_needs_the_address_that_its_tokens_are_for(settings):
     with pytest.raises(ConfigError, match="needs --public-url"):
         settings("--http", "--issuer", "https://login.example")
