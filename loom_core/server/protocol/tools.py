@@ -15,6 +15,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 from mcp_types import CallToolResult, ToolAnnotations
 from mcp_types import Tool as ToolDefinition
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.auth.caller import current_caller
@@ -198,10 +199,15 @@ def to_call_result(reply: ToolReply[BaseModel]) -> CallToolResult:
     texts = [] if reply.contents and not reply.text else [reply.text]
     return CallToolResult(
         content=[block(content) for content in (*texts, *reply.contents)],
-        structured_content=well_formed(
-            reply.structured.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        ),
+        structured_content=well_formed(_dump(reply.structured)),
     )
+
+
+def _dump(model: BaseModel) -> dict[str, Any]:
+    try:
+        return model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    except UnicodeEncodeError:  # half a surrogate pair in a name: pydantic passes it on in values only
+        return to_jsonable_python(well_formed(model.model_dump(by_alias=True, exclude_defaults=True)))
 
 
 def _answer_schema(answer: type[BaseModel]) -> dict[str, Any]:

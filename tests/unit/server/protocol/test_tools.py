@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from loom_core.server.calls.elicitation import form_of
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
-from loom_core.server.protocol.tools import SchemaTool
+from loom_core.server.protocol.tools import SchemaTool, to_call_result
 
 
 class Echo(BaseModel):
@@ -137,3 +137,9 @@ def test_a_form_keeps_what_forms_know():
         "required": ["名"],
     }
     assert form_of({}) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.hostile("MCP requests")
+def test_a_name_in_the_data_that_is_not_valid_unicode_is_no_internal_error():
+    result = to_call_result(ToolReply("ok", Echo(given={"外": [{"\udce9": "\udce9"}]})))
+    assert result.structured_content == {"given": {"外": [{"?": "?"}]}}
