@@ -35,7 +35,7 @@ def test_what_cannot_be_done_is_said_in_a_line_with_advice(loom_kb):
 
 def test_options_that_do_not_go_together_are_refused(loom_kb):
     for options, reason in [
-        (["--tokens"], "are for HTTP"),
+        (["--tokens"], "--tokens is for HTTP"),
         (["--http", "--issuer", "https://login.example"], "needs --public-url"),
         (
             ["--http", "--issuer", "http://login.example", "--public-url", "https://kb.example/mcp"],

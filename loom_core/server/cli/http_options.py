@@ -86,13 +86,9 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
         ConfigError: the options cannot be combined, or one is not valid.
     """
     if not args.http:
-        if args.node_url:
+        if unused := _given(args):
             raise ConfigError(
-                "--node-url is for HTTP: over stdio there is no load balancer.", advice="Add --http."
-            )
-        if args.tokens or args.issuer:
-            raise ConfigError(
-                "--tokens and --issuer are for HTTP; over stdio there is one client, who started the server.",
+                f"{unused[0]} is for HTTP; over stdio there is one client, which has started the server.",
                 advice="Add --http.",
             )
         return None
@@ -136,6 +132,17 @@ def ready_lines(name: str, url: str, settings: HttpSettings) -> list[str]:
     shown = auth.issuer.resource if auth and auth.issuer else url
     entry = f'{{"mcpServers": {{"{name}": {{"type": "http", "url": "{shown}"{header}}}}}}}'
     return [*lines, f"For mcp.json: {entry}"]
+
+
+def _given(args: argparse.Namespace) -> list[str]:
+    """Return the options of HTTP that differ from their defaults."""
+    import argparse
+
+    parser = argparse.ArgumentParser(add_help=False)
+    add_http_options(parser)
+    defaults = vars(parser.parse_args([]))
+    given = [name for name, default in defaults.items() if getattr(args, name) != default]
+    return [f"--{name.replace('_', '-')}" for name in given]
 
 
 def _host_name(text: str) -> str:

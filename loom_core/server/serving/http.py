@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -149,10 +150,10 @@ def _listen(settings: HttpSettings) -> socket.socket:
         listener = socket.create_server((address, port), family=family)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else "there is no such address"
-        raise ConfigError(
-            f"Cannot listen on port {port} of {address}: {reason}.",
-            advice="Stop the other server if there is one, choose another port, or give 0 for any free one.",
-        ) from error
+        advice = "Give an address of this machine, and a port that this user may use."
+        if error.errno == errno.EADDRINUSE:
+            advice = "Stop the other server if there is one, choose another port, or give 0 for any free one."
+        raise ConfigError(f"Cannot listen on port {port} of {address}: {reason}.", advice=advice) from error
     # asyncio turns Nagle's algorithm off only for sockets whose protocol is TCP, which is not the default;
     # otherwise the second part of each answer waits 40 ms for the client to acknowledge the first.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())

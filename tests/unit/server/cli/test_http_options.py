@@ -35,8 +35,15 @@ def run(tmp_path):
 
 def test_without_http_there_are_no_settings_and_no_one_to_ask(settings):
     assert settings() is None
-    with pytest.raises(ConfigError, match="are for HTTP"):
-        settings("--tokens")
+    assert settings("--port", "8765") is None
+
+
+@pytest.mark.parametrize(
+    "given", ["--tokens", "--port 9000", "--host ::1", "--allow-host a", "--drain 1", "--issuer https://a"]
+)
+def test_an_option_of_http_without_http_is_refused(settings, given):
+    with pytest.raises(ConfigError, match=f"{given.split()[0]} is for HTTP"):
+        settings(*given.split())
 
 
 def test_by_default_this_machine_is_served_without_authentication(settings):

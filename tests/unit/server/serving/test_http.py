@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, MCPError
 
 from loom_core.errors import ConfigError, StoreError
+from loom_core.server.auth.authentication import AuthSettings
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_app import http_app
@@ -183,6 +184,14 @@ async def test_a_port_in_use_is_named(sample):
             await serve_http(sample, HttpSettings(host="localhost", port=port))
 
     assert "choose another port" in raised.value.advice
+
+
+async def test_an_address_of_another_machine_is_named(sample, tmp_path):
+    settings = HttpSettings(port=0, host="192.0.2.1", auth=AuthSettings(tmp_path / "tokens.json"))
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1: Cannot assign") as raised:
+        await serve_http(sample, settings)
+
+    assert "an address of this machine" in raised.value.advice
 
 
 async def test_a_number_that_is_no_port_is_a_configuration_error(sample):
