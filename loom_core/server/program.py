@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 from loom_core.mcp_client.configuration.command_names import use_program
 from loom_core.paths import token_path
 from loom_core.server.cli.audit_command import run_audited
-from loom_core.server.cli.command_line import run_to_exit_code, serve_from_arguments, split_line
+from loom_core.server.cli.command_line import (
+    parse_line,
+    run_to_exit_code,
+    serve_from_arguments,
+    split_line,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -99,7 +104,7 @@ class ServerProgram(ABC, Generic[_Settings]):
 
     def parse(self, line: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments of the process."""
-        return self.parser().parse_args(line)
+        return parse_line(self.parser(), line)
 
     def run(self, arguments: Sequence[str]) -> int:
         """Run a command line, and return the exit code."""

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError, LoomError, unwrap_group
 from loom_core.paths import token_path
@@ -121,16 +121,19 @@ def add_command(commands: Commands, name: str, text: str, *, alias: str = "") ->
 def parse_line(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
     """Parse a command line; options may stand between the arguments of a command.
 
-    A command whose last argument may be repeated sets its name as the default of `takes_more`. For unknown
-    arguments, the command's own usage is shown.
+    A command whose last argument is optional or may be repeated sets its name as the default of `takes_more`:
+    argparse does not look for it after an option. For unknown arguments, the command's own usage is shown.
 
     Args:
         parser: parser of all commands, which are declared by `add_command`.
         line: the arguments of the process.
     """
     args, left = parser.parse_known_args(line)
-    if left and args.takes_more and not any(each.startswith("-") for each in left):
-        getattr(args, args.takes_more).extend(left)
+    taken: Any = getattr(args, args.takes_more, "")
+    if isinstance(taken, list) and not any(each.startswith("-") for each in left):
+        cast("list[str]", taken).extend(left)
+    elif taken is None and len(left) == 1 and not left[0].startswith("-"):
+        setattr(args, args.takes_more, left[0])
     elif left:
         args.own_parser.error(f"unrecognized arguments: {' '.join(left)}")
     return args

@@ -80,6 +80,7 @@ def add_token_options(
         help="with create: how long it lasts, such as 12h, 30d or 8w (default: until it is revoked)",
     )
     command.set_defaults(token_source=source, token_key=key, token_scope=scope, token_context=[])
+    command.set_defaults(takes_more="name")
 
 
 def add_token_context(command: argparse.ArgumentParser) -> None:

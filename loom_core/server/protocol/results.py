@@ -153,5 +153,6 @@ def _quarters(text: str) -> int:
 
 
 def _prefix(text: str, quarters: int) -> str:
+    text = text[: max(quarters, 0)]  # a character is a quarter or more
     length = bisect_right(range(1, len(text) + 1), quarters, key=lambda end: _quarters(text[:end]))
     return text[:length]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.database_option import add_database_option, add_move_command, database_setting
 from loom_core.server.cli.option_types import whole_number
 from loom_core.server.cli.standard_commands import ServerCommands, add_junit_option, configuration_file
@@ -61,9 +60,6 @@ class FlowServer(ServerProgram[Settings]):
         commands.add_audit()
         commands.add_doctor(named="flows and hosts")
         return commands.parser
-
-    def parse(self, line: Sequence[str]) -> argparse.Namespace:
-        return parse_line(self.parser(), line)
 
     def settings_of(self, args: argparse.Namespace) -> Settings:
         home = loom_home(args.home)

@@ -80,6 +80,10 @@ def commands():
     find.add_argument("place")
     find.add_argument("words", nargs="*", default=[])
     find.set_defaults(takes_more="words")
+    show = add_command(declared, "show", "show it")
+    show.add_argument("part")
+    show.add_argument("name", nargs="?")
+    show.set_defaults(takes_more="name")
     add_command(declared, "list", "list what there is")
     return top
 
@@ -88,9 +92,18 @@ def test_options_may_stand_between_the_words_of_a_command(commands):
     args = parse_line(commands, ["find", "here", "--json", "a", "--debug", "b"])
     assert (args.place, args.words, args.json, args.debug) == ("here", ["a", "b"], True, True)
     assert parse_line(commands, ["find", "here", "a", "--json"]).words == ["a"]
+    assert parse_line(commands, ["show", "all", "--json", "a"]).name == "a"
 
 
-@pytest.mark.parametrize("line", [["list", "a"], ["list", "--wrong"], ["find", "here", "--wrong"]])
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["list", "a"],
+        ["show", "a", "b", "c"],
+        ["list", "--wrong"],
+        ["find", "here", "--wrong"],
+    ],
+)
 def test_what_a_command_does_not_know_is_answered_with_its_usage(commands, line, capsys):
     with pytest.raises(SystemExit):
         parse_line(commands, line)
