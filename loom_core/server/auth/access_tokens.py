@@ -134,7 +134,7 @@ class JwtVerifier:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
             )
-        except jwt.PyJWTError as error:  # its messages name claims, never the token
+        except (jwt.PyJWTError, RecursionError) as error:  # their messages name claims, never the token
             _log.warning("a token is refused: %s", error)
             return None
         except NetError as error:
