@@ -62,6 +62,9 @@ class AuditMiddleware:
         except LoomError as error:
             text = f"`{name}` was not run, as it could not be written to the audit log: {error}"
             return CallToolResult(content=[TextContent(text=text)], is_error=True)
+        except RecursionError:
+            text = f"`{name}` was not run: its arguments are nested too deeply. Send flatter ones."
+            return CallToolResult(content=[TextContent(text=text)], is_error=True)
         began, outcome, run = time.perf_counter(), "refused", ""
         try:
             result = await call_next(ctx)

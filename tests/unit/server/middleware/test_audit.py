@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from loom_core.server.serving.http_app import http_app
 from loom_core.server.serving.http_settings import HttpSettings
 from loom_core.tools.auditing.audit import AUDIT_FIELDS, AuditLog
 from loom_core.tools.auditing.file import read_entries
+from tests.fixtures.asker import Asker
+from tests.fixtures.serving import serving
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +124,20 @@ async def test_what_cannot_be_put_on_file_is_not_done_and_reading_goes_on(
     assert refused.is_error
     assert "could not be written to the audit log" in refused.content[0].text
     assert not looked.is_error
+
+
+@pytest.mark.hostile("MCP requests")
+@pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSIX signals")
+async def test_a_call_that_is_nested_too_deeply_for_the_audit_is_no_internal_error(
+    server: LoomServer,
+) -> None:
+    nested: list[Any] = []
+    for _ in range(700):
+        nested = [nested]
+    async with serving(server, HttpSettings(port=0)) as url, httpx2.AsyncClient() as web:
+        answer = await Asker(web, url).call("write", {}, text=nested)
+
+    assert answer.json()["result"]["isError"]
 
 
 async def test_the_log_knows_which_request_a_line_belongs_to(server: LoomServer) -> None:
