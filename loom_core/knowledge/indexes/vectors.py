@@ -230,7 +230,7 @@ class FlatVectors(DerivedIndex):
                 except IndexDamagedError as error:
                     self._forget()
                     if self._store.changes.state(self.name).generation == state.generation:
-                        _log.warning("The flat index of vectors cannot be used; it will be rebuilt: %s", error)
+                        _log.warning("The index of vectors cannot be used; it will be rebuilt: %s", error)
                         self._store.changes.mark_damaged(self.name, generation=state.generation)
             self._forget()
             return None

@@ -658,7 +658,10 @@ class _LayoutReader:
 
 
 def _documented_command(mentions: Sequence[Mention], title: str, heading: str) -> str:
-    """Return the command that a passage documents, or nothing; "like verbose" means the option `--verbose`."""
+    """Return the command that a passage documents, or nothing.
+
+    A word such as `verbose` next to the option `--verbose` is none.
+    """
     options = {mention.name for mention in mentions if mention.type == "option"}
     commands = [each.name for each in mentions if each.type == "command" and f"--{each.name}" not in options]
     command = _COMMAND_TITLE.fullmatch(title)

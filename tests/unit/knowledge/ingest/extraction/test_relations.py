@@ -157,7 +157,7 @@ def test_the_lines_of_a_manual_page_are_options_of_its_command():
 
 
 def test_a_word_that_is_an_option_is_not_the_command_of_a_passage_without_a_title():
-    text = "[-c|option], [--changes|option]\n    like [verbose|command]\n\n[--verbose|option]\n    list all files"
+    text = "[-c|option], [--changes|option]\n    like [verbose|command]\n\n[--verbose|option]\n    list all"
     assert laid_out(text) == {("-c", "alias of", "--changes")}
 
 
