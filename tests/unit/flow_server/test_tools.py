@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import anyio
-import anyio.lowlevel
 import pytest
 from loom_flow.app import build
 from mcp import Client
@@ -37,6 +37,15 @@ def user(*answers):
 
 def given(**content):
     return ElicitResult(action="accept", content=content)
+
+
+async def answer_that(fits, ask):
+    """The first answer that fits: a changed file is looked at once a second."""
+    answer = await ask()
+    while not fits(answer):
+        await anyio.sleep(0.05)
+        answer = await ask()
+    return answer
 
 
 @pytest.fixture(params=["auto", "legacy"])
@@ -307,17 +316,14 @@ async def test_a_changed_file_is_used_and_a_wrong_one_is_not(write, connect, cal
         flow = {"flow_id": "two", "trigger_patterns": ["zwei"], "steps": [ask], "as_tool": True}
         write({**flow, "description": "The second."}, {"flow_id": "one", "steps": [ask]})
         with anyio.fail_after(60):
-            while len((await call(client, "flow_list"))["flows"]) == 1:  # one of these calls reloads it
-                pass
+            await answer_that(lambda answer: len(answer["flows"]) > 1, lambda: call(client, "flow_list"))
             await news.wait()
         assert "two" in [tool.name for tool in (await client.list_tools()).tools]
         assert (await call(client, "flow_chat", message="zwei"))["flow_id"] == "two"
         (home / "flow.json").write_text('{"flows": [{"flow_id": 7}]}')
         with anyio.fail_after(60):
-            problems: list[str] = []
-            while not problems:  # the file is looked at once a second
-                problems = (await call(client, "flow_list"))["problems"]
-        assert "flow.json:1:" in problems[0]
+            answer = await answer_that(lambda answer: answer["problems"], lambda: call(client, "flow_list"))
+        assert "flow.json:1:" in answer["problems"][0]
         assert (await call(client, "flow_chat", message="zwei"))["flow_id"] == "two"
 
 
@@ -326,8 +332,8 @@ async def test_a_changed_file_exchanges_what_is_asked_for_knowledge(write, conne
 
     async def until(client, message, wanted):
         with anyio.fail_after(10):
-            while wanted not in (await call(client, "flow_chat", message=message))["text"]:
-                await anyio.lowlevel.checkpoint()
+            chat = partial(call, client, "flow_chat", message=message)
+            await answer_that(lambda answer: wanted in answer["text"], chat)
 
     def rules(days):
         return {"kind": "documents", "documents": [{"text": f"年假每年有{days}天。"}]}
@@ -339,16 +345,13 @@ async def test_a_changed_file_exchanges_what_is_asked_for_knowledge(write, conne
         await until(client, "年假每年有几天？", "20天")
         write(flow, knowledge={"kind": "local", "knowledge_base": "nowhere"})
         with anyio.fail_after(10):
-            problems: list[str] = []
-            while not problems:
-                problems = (await call(client, "flow_list"))["problems"]
-        assert "no knowledge base 'nowhere'" in problems[0]
-        assert "stays in use" in problems[0]
+            answer = await answer_that(lambda answer: answer["problems"], lambda: call(client, "flow_list"))
+        assert "no knowledge base 'nowhere'" in answer["problems"][0]
+        assert "stays in use" in answer["problems"][0]
         await until(client, "年假每年有几天？", "20天")
         write(flow, knowledge=rules(20))
         with anyio.fail_after(10):
-            while (await call(client, "flow_list"))["problems"]:
-                await anyio.lowlevel.checkpoint()
+            await answer_that(lambda answer: not answer["problems"], lambda: call(client, "flow_list"))
 
 
 async def test_without_a_file_it_starts_and_says_what_to_write(write, connect, call, refused):

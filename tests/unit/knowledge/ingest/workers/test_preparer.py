@@ -132,7 +132,12 @@ def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp
 
 def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of):
     preparer = preparer_of(deadline=5.0)  # in which a child starts, too, be the machine busy
-    first, long, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
+    preparation = preparer.begin([material(1), material(2, LONG * 32), material(3)])
+    wait_for(lambda: preparation.made[0])
+    if sys.platform == "linux":
+        (child,) = children_of(os.getpid())
+        os.kill(child, signal.SIGSTOP)  # it is late without the processor, too
+    first, long, last = finish(preparer, preparation)
     assert isinstance(first, PreparedDocument)
     assert long == ItemOutcome("failed", "it could not be prepared within 5 s")
     assert isinstance(last, PreparedDocument)
