@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import shutil
 import stat
 import time
 from collections.abc import Generator
@@ -84,20 +83,15 @@ class ConfigFile:
                 "A path or a name is not valid Unicode, so it cannot be written to a configuration file.",
                 advice="Rename it.",
             ) from None
-        temporary = self.real.with_name(f".{self.real.name}.{os.getpid()}.tmp")
         with self._writing():
             self.real.parent.mkdir(parents=True, exist_ok=True)
-            backup = None if self.raw is None else self._back_up()
+            backup = None if self.raw is None else self._back_up(self.raw)
             try:
-                self._write_temporary(temporary, raw)
-                self._check_unchanged()
-                temporary.replace(self.real)
+                self._replace(self.real, raw)
             except BaseException:
                 if backup is not None:
                     backup.unlink(missing_ok=True)
                 raise
-            finally:
-                temporary.unlink(missing_ok=True)
             for old in self.backups()[_NEWEST:-1]:
                 with suppress(OSError):
                     old.unlink()
@@ -143,6 +137,17 @@ class ConfigFile:
                 advice="Run the command again.",
             )
 
+    def _replace(self, path: Path, raw: bytes) -> None:
+        """Write the file or a backup of it, as a whole: a process may be killed, and the disk may be full."""
+        temporary = self.real.with_name(f".{self.real.name}.{os.getpid()}.tmp")
+        temporary.unlink(missing_ok=True)  # of a killed process: in a container, each has the same number
+        try:
+            self._write_temporary(temporary, raw)
+            self._check_unchanged()
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
     def _write_temporary(self, temporary: Path, raw: bytes) -> None:
         was = None if self.raw is None else self.real.stat()
         # A new file gets what is usual for this user. One that is private is so from its first byte on.
@@ -161,14 +166,14 @@ class ConfigFile:
                 os.chown(temporary, was.st_uid, was.st_gid)
         temporary.chmod(stat.S_IMODE(was.st_mode))
 
-    def _back_up(self) -> Path:
-        """Copy the file, under a name that sorts last, even where the clock was set back."""
+    def _back_up(self, raw: bytes) -> Path:
+        """Write a copy of the file, under a name that sorts last, even where the clock was set back."""
         now, number = time.strftime("%Y%m%d-%H%M%S"), 0
         for moment, last, _ in _backups_of(self.real)[-1:]:
             if moment >= now:
                 now, number = moment, last + 1
         backup = self.real.with_name(f"{self.real.name}.{now}{f'-{number}' if number else ''}{_BACKUP}")
-        shutil.copy2(self.real, backup)
+        self._replace(backup, raw)
         return backup
 
 

@@ -37,6 +37,28 @@ def test_the_mode_stays_and_so_does_that_of_the_backup(tmp_path: Path) -> None:
 
 
 @posix
+def test_a_full_disk_leaves_no_part_of_a_backup(tmp_path: Path) -> None:
+    import resource
+
+    path = _written(tmp_path / "c.json", b" " * 4096)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(ConfigError, match="cannot be written"):
+            ConfigFile.read(path).write("{}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: Path) -> None:
+    path = _written(tmp_path / "c.json", b"{}")
+    _written(tmp_path / f".c.json.{os.getpid()}.tmp", b"half")
+    ConfigFile.read(path).write("[]")
+    assert path.read_bytes() == b"[]"
+
+
+@posix
 def test_what_a_link_points_to_is_changed_and_the_link_stays(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     real = _written(tmp_path / "dotfiles" / "设置.json", b"{}")
