@@ -67,6 +67,11 @@ class ClientInput(Protocol):
         ...
 
     @property
+    def holds_call(self) -> bool:
+        """Whether the call stays open while the client answers: it must be done before hosts give up."""
+        ...
+
+    @property
     def kept(self) -> dict[str, str]:
         """State that the function keeps between its runs: it gets it back with the client's responses.
 
@@ -131,6 +136,11 @@ class RoundTrips:
         self._kept: dict[str, str] | None = None
 
     @property
+    def holds_call(self) -> bool:
+        """See `ClientInput.holds_call`."""
+        return False
+
+    @property
     def available(self) -> bool:
         """Whether a result of this method may ask for input."""
         return self._available
@@ -190,6 +200,11 @@ class LiveRequests:
         self._session = session
         self._request_id = request_id
         self.kept: dict[str, str] = {}
+
+    @property
+    def holds_call(self) -> bool:
+        """See `ClientInput.holds_call`."""
+        return True
 
     @property
     def available(self) -> bool:

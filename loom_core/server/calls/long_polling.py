@@ -141,14 +141,13 @@ class LongPoll:
                 self.question(run, pending),
                 form,
                 name=_name(ctx, pending),
-                deadline=_answer_timeout(pending, left),
+                deadline=_answer_timeout(pending, left if ctx.client_input.holds_call else math.inf),
             )
             try:
                 passed_on = await self._submit_response(ctx, run, pending, answer)
             except InvalidInputError as error:  # what was filled in does not fit: the next call asks again
                 return replace(await self.runs.run(run_id), problem=str(error))
             if not passed_on:
-                closed.add(pending.id)
                 return await self.runs.run(run_id)
             _count_response(ctx, pending)
             after = run.last_seq
@@ -265,6 +264,6 @@ def _count_response(ctx: ToolContext, pending: Pending) -> None:
 
 
 def _answer_timeout(pending: Pending, left: float) -> float:
-    """Return the seconds for the user to answer, within the call or task and the question's deadline."""
+    """Return the seconds for the user to answer, within those left and the question's deadline."""
     deadline = math.inf if pending.deadline is None else max(pending.deadline - time(), 0.0)
     return min(left, deadline, _LONGEST_ASKING)

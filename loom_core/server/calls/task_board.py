@@ -82,6 +82,11 @@ class TaskCall:
         return self._task is not None or self._before.available
 
     @property
+    def holds_call(self) -> bool:
+        """See `ClientInput.holds_call`."""
+        return self._task is None and self._before.holds_call
+
+    @property
     def kept(self) -> dict[str, str]:
         """See `ClientInput.kept`."""
         return self._before.kept

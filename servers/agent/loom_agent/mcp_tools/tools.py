@@ -221,7 +221,8 @@ def _register_commands(server: LoomServer, service: AgentService) -> None:
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
         run = await service.run(run_id)
-        if not ctx.client_input.kept.get("run_id"):
+        kept = ctx.client_input.kept
+        if "after" not in kept:  # otherwise this is the same call again, with an answer
             if not service.approvers.can_decide_by_tool(run):
                 raise InvalidInputError(
                     "Decisions are not taken from this tool here: a model could approve what no person saw.",
@@ -230,8 +231,10 @@ def _register_commands(server: LoomServer, service: AgentService) -> None:
                     "with approvals.via_tool, or names who decides in approvals.who.",
                 )
             run = await _decide(service, run, decisions, by=decider_of(ctx))
-            ctx.client_input.kept["run_id"] = run.id
-        run = await _long_poll(service).wait_for_run(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
+            kept["after"] = str(run.last_seq)
+        run = await _long_poll(service).wait_for_run(
+            ctx, run_id, after=int(kept["after"]), seconds=wait_seconds
+        )
         return await _reply(ctx, service, run)
 
     @server.tool(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import time
+from dataclasses import replace
+
 import anyio
 import pytest
 from loom_agent.command_line.commands import run_code
+from mcp import Client
 from mcp_types import ElicitResult
+from pydantic import BaseModel
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision
 from loom_core.server.auth.caller import Caller, use_caller
+from loom_core.server.calls.client_input import RoundTrips
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.long_polling import LONGEST_WAIT, LongPoll
+from loom_core.server.protocol.factory import LoomServer
+from loom_core.server.protocol.results import ToolReply, tool_result
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +44,10 @@ def user(*answers):
 YES = ElicitResult(action="accept", content={})
 NO = ElicitResult(action="decline")
 CLOSED = ElicitResult(action="cancel")
+
+
+class Status(BaseModel):
+    status: str
 
 
 @pytest.fixture(params=["auto", "legacy"])
@@ -82,6 +97,18 @@ async def test_a_question_that_is_closed_leaves_the_run_waiting_and_is_asked_aga
     assert len(asked) == 2
 
 
+async def test_what_is_left_after_a_decision_is_asked_in_the_same_call(mode, connect, call):
+    answer, asked = user(CLOSED, YES)
+    goal = 'use keep_note {"text": "a"} and use keep_note {"text": "b"}'
+    async with connect(mode=mode, elicitation_callback=answer) as client:
+        run = await call(client, "agent_run", goal=goal)
+        decisions = [{"id": run["pending"][0]["id"], "action": "approve"}]
+        with anyio.fail_after(LONGEST_WAIT / 2):
+            done = await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
+    assert done["status"] == "completed"
+    assert len(asked) == 2
+
+
 async def test_a_form_that_does_not_fit_the_question_leaves_it_open_and_says_why(mode, connect, call):
     wrong = ElicitResult(action="accept", content={"answer": 5})
     right = ElicitResult(action="accept", content={"answer": "李明"})
@@ -101,6 +128,28 @@ async def test_there_is_no_question_for_which_there_is_no_time(connect, call):
         run = await call(client, "agent_run", goal="note that", wait_seconds=5)
     assert (run["status"], asked) == ("input_required", [])
     assert "wait_seconds 45" in run["next"]
+
+
+async def test_an_answer_that_comes_in_a_call_of_its_own_may_take_longer_than_a_call(running):
+    server = LoomServer("asking", version="1", title="Asking")
+    async with running() as service:
+        run = await service.start("note that")
+        run = await service.wait_until_idle(run.id, seconds=30)
+        (pending,) = run.pending
+        asked = {"answers": {}, "asked": {pending.id: time.time() - 2 * LONGEST_WAIT}}
+        given = {"requestState": json.dumps(asked), "inputResponses": {pending.id: YES.model_dump()}}
+        poll = LongPoll(runs=service, question=lambda *_: "Keep it?", lines=lambda _: lambda _: "")
+
+        async def wait(ctx: ToolContext) -> ToolReply[Status]:
+            """Waits for the run, in the call with the answer."""
+            answered = replace(ctx, client_input=RoundTrips(given))
+            done = await poll.wait_for_run(answered, run.id, seconds=LONGEST_WAIT)
+            return tool_result("", Status(status=done.status))
+
+        server.tool(title="Wait", read_only=True, destructive=False, idempotent=True, open_world=False)(wait)
+        async with Client(server.protocol, elicitation_callback=user()[0]) as client:
+            result = await client.call_tool("wait", {})
+    assert result.structured_content == {"status": "completed"}
 
 
 async def test_a_reply_that_begins_a_run_asks_too(mode, connect, call):
