@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
+from typing import Any, cast
 
 import anyio
 import pytest
 from loom_flow.app import build
+from loom_flow.mcp_tools.tools import choose_by_elicitation
 from mcp import Client
-from mcp_types import ElicitResult
+from mcp_types import ClientCapabilities, ElicitResult
 
 from loom_core.errors import NotFoundError
+from loom_core.flow.responses.reply import CHOICE
+from loom_core.runs.run import Pending
 from loom_core.server.auth.caller import Caller, use_caller
+from loom_core.server.calls.client_input import RoundTrips
+from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.long_polling import LONGEST_WAIT
 
 pytestmark = pytest.mark.slow
 
@@ -441,3 +449,22 @@ async def test_progress_is_told(company_file, connect):
     assert done.structured_content["status"] == "completed"
     assert company_file.exists()
     assert told
+
+
+async def test_a_choice_that_comes_in_a_call_of_its_own_may_take_longer_than_a_call():
+    asked = {"answers": {}, "asked": {"choice.0": time.time() - 2 * LONGEST_WAIT}}
+    chosen = {"action": "accept", "content": {"choice": "请假"}}
+    ctx = ToolContext(
+        session=cast("Any", None),  # no progress is reported
+        request_id="1",
+        protocol_version="2026-07-28",
+        capabilities=ClientCapabilities.model_validate({"elicitation": {}}),
+        client="",
+        client_input=RoundTrips({"requestState": json.dumps(asked), "inputResponses": {"choice.0": chosen}}),
+        task=None,
+        _request=None,
+    )
+    schema = {"type": "object", "properties": {"choice": {"type": "string"}}}
+    pending = Pending(id=CHOICE, kind="question", reason="请假还是报销？", schema=schema)
+    until = anyio.current_time() + LONGEST_WAIT
+    assert await choose_by_elicitation(ctx, [pending], name="choice.0", until=until) == "请假"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from functools import partial
@@ -363,7 +364,8 @@ async def choose_by_elicitation(
     form = form_of(asked.schema)
     if form is None:
         return None
-    answer = await ask_form(ctx, asked.reason, form, name=name, deadline=left)
+    deadline = left if ctx.client_input.holds_call else math.inf
+    answer = await ask_form(ctx, asked.reason, form, name=name, deadline=deadline)
     yes, no = ("是", "不要") if is_chinese(asked.reason) else ("yes", "no")
     if answer.outcome == "declined":
         return no
