@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from loom_core.paths import loom_home
+
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
-__all__ = ["use_program", "verb"]
+__all__ = ["use_program", "verb", "verb_in"]
 
 _program: ContextVar[str] = ContextVar("program", default="loom-query-server")
 
@@ -21,6 +25,16 @@ def verb(words: str) -> str:
         words: the verb and its arguments.
     """
     return f"`{_program.get()} mcp {words}`"
+
+
+def verb_in(home: Path, *words: str) -> str:
+    """Format a verb that changes what a home trusts: quoted for a shell, with `--home` if that is needed.
+
+    Args:
+        home: Loom's folder.
+        words: the verb and its arguments.
+    """
+    return verb(shlex.join(words if home == loom_home() else (*words, "--home", str(home))))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.configuration.command_names import verb
+from loom_core.mcp_client.configuration.command_names import verb, verb_in
 from loom_core.mcp_client.configuration.config_file import ServerFile, user_file
 from loom_core.mcp_client.configuration.entry import EntryError
 from loom_core.mcp_client.configuration.expansion import Expansion
@@ -134,7 +134,7 @@ class _ConfigReader:
             if state == "trusted":
                 self._take(file, name, written, folder)
             else:
-                self._problems[name] = _untrusted_problem(path, state, file.where(name))
+                self._problems[name] = _untrusted_problem(path, home, state, file.where(name))
 
     def servers(self) -> Servers:
         for name in self._names or ():
@@ -180,11 +180,11 @@ class _ConfigReader:
         return ServerProblem(f"There is no server {name!r}.", advice)
 
 
-def _untrusted_problem(path: Path, state: TrustState, where: str) -> ServerProblem:
+def _untrusted_problem(path: Path, home: Path, state: TrustState, where: str) -> ServerProblem:
     why = "was changed after you trusted it" if state == "changed" else "is a project's, and not trusted"
     return ServerProblem(
         f"The file {path} {why}: nothing in it is started.",
-        f"Review it, and trust it: {verb(f'trust {path}')}.",
+        f"Review it, and trust it: {verb_in(home, 'trust', str(path))}.",
         where,
         untrusted=True,
     )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.configuration.command_names import verb
+from loom_core.mcp_client.configuration.command_names import verb_in
 from loom_core.mcp_client.configuration.trust import ToolPin, ToolPins
 from loom_core.mcp_client.tools.result_cache import canonical
-from loom_core.paths import loom_home
 from loom_core.tools.schemas.model_schema import without_keywords
 
 if TYPE_CHECKING:
@@ -96,8 +94,7 @@ class Approvals:
 
     def command(self, name: str) -> str:
         """Return the command that approves a tool (`server:tool`), as it is typed, in backquotes."""
-        home = () if self._home == loom_home() else ("--home", str(self._home))
-        return verb(shlex.join(("approve", name, *home)))
+        return verb_in(self._home, "approve", name)
 
     async def approve(self, server: str, pins: Mapping[str, ToolPin]) -> None:
         """Approve tools as they are now.

@@ -92,13 +92,19 @@ def _change(
         there = file.entries
         try:
             text = edit(file.text, there)
-            says = ServerFile(path, text.encode()).entries
+            raw = text.encode()
+            says = ServerFile(path, raw).entries
+        except UnicodeEncodeError:
+            raise ConfigError(
+                "A name or an argument is not valid Unicode, so it cannot be written to the file.",
+                advice="Rename the file that it names, or write it in UTF-8.",
+            ) from None
         except UnreadableTextError as error:
             raise _uneditable(path, f"{error.line}:{error.column}: {error.reason}.") from None
         if says != expected(there):
             raise _uneditable(path, "Its formatting is not supported.")
         mark = codecs.BOM_UTF8 if (draft.raw or b"").startswith(codecs.BOM_UTF8) else b""
-        draft.raw = mark + text.encode()
+        draft.raw = mark + raw
 
 
 def _uneditable(path: Path, reason: str) -> ConfigError:

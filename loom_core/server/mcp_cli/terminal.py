@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.errors import ConfigError, InvalidInputError
+from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.jsonc import object_of
 from loom_core.mcp_client.configuration.command_names import use_program, verb
 from loom_core.mcp_client.configuration.config_file import ServerFile, project_file, user_file
@@ -116,6 +116,8 @@ def _add(command: str, args: argparse.Namespace, served: Sequence[str], home: Pa
     entry = _entry(command, args, served)
     check_entry(args.name, entry)
     put_entries(home, {args.name: entry}, replace=args.force)
+    if args.force:  # approvals are of the tools of the server that had the name
+        ToolPins(home).forget(args.name)
     shown = mask_entry(entry)
     lines = [f"{args.name!r} is in {user_file(home)} now:", json.dumps(shown, ensure_ascii=False, indent=2)]
     notes = [*notes_on_entry(args.name, entry), f"See whether it answers: {command} mcp test {args.name}"]
@@ -123,12 +125,26 @@ def _add(command: str, args: argparse.Namespace, served: Sequence[str], home: Pa
 
 
 def _remove(args: argparse.Namespace, home: Path) -> McpReport:
+    notes = _forget_login(args, home)
     entry = drop_entry(home, args.name)
     ToolPins(home).forget(args.name)
     shown = mask_entry(entry)
     lines = [f"{args.name!r} is no longer in {user_file(home)}. It was:"]
     lines.append(json.dumps(shown, ensure_ascii=False, indent=2))
-    return McpReport(lines, data={"name": args.name, "file": str(user_file(home)), "entry": shown})
+    return McpReport(lines, notes, data={"name": args.name, "file": str(user_file(home)), "entry": shown})
+
+
+def _forget_login(args: argparse.Namespace, home: Path) -> list[str]:
+    """Delete the login at a server whose entry is removed, as no command could find it without the entry."""
+    entry, _ = read_entries(user_file(home)).get(args.name, ({}, ""))
+    loom = object_of(entry.get("loom"))
+    if loom.get("auth") != "oauth" and not loom.get("oauth"):
+        return []
+    with suppress(ConfigError, NotFoundError):  # an entry that cannot be used, or is disabled
+        report = log_out(args, home=home, project=None)
+        if report.data["forgotten"]:
+            return [*report.lines, *report.notes]
+    return []
 
 
 def _entry(command: str, args: argparse.Namespace, served: Sequence[str]) -> dict[str, Any]:

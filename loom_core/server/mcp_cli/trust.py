@@ -111,7 +111,7 @@ def describe_servers(path: Path, entries: Mapping[str, object]) -> Iterator[str]
     if variables:
         yield f"They would be given these of your variables: {', '.join(variables)}"
     if keys:
-        yield f"They would be given these entries of your keyring: {', '.join(keys)}"
+        yield f"They would be given these entries of your keyring: {', '.join(map(escape_controls, keys))}"
 
 
 def _disclose(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +160,8 @@ class _ReviewedTool:
         yield f"{escape_controls(self.tool.name)}  [{states.get(self.state, 'approved already')}]"
         if self.state == "approved":
             return
-        yield from (f"  {escape_controls(line)}" for line in self.tool.description.splitlines())
+        # Marked, so that no line of a description looks like one of those below it.
+        yield from (f"  | {escape_controls(line)}" for line in self.tool.description.splitlines())
         yield f"  takes: {escape_controls(_arguments(self.tool.args_schema))}"
         # A model reads what the server says of the arguments, too: instructions could stand there.
         schema = json.dumps(dict(self.tool.args_schema), ensure_ascii=False)

@@ -143,7 +143,8 @@ def test_a_project_is_used_once_it_is_trusted_and_no_longer_when_it_changes(tmp_
     assert not before.ready
     assert before.problems["a"].untrusted
     assert "is a project's, and not trusted" in before.problems["a"].message
-    assert before.problems["a"].advice.endswith(f"trust it: `loom-query-server mcp trust {project}`.")
+    typed = f"mcp trust '{project}' --home {home}"  # as a shell needs it, and of the home that is meant
+    assert before.problems["a"].advice.endswith(f"trust it: `loom-query-server {typed}`.")
     TrustedFiles(home).trust(project, project.read_bytes())
     (config,) = _read(home, project=project).ready
     assert config.cwd == tmp_path / "项目"

@@ -196,6 +196,12 @@ def test_no_one_else_may_read_the_file(terminal: Terminal) -> None:
     assert stat.S_IMODE(terminal.file.stat().st_mode) == 0o600
 
 
+def test_an_argument_that_is_no_unicode_is_refused(terminal: Terminal) -> None:
+    with pytest.raises(ConfigError, match="not valid Unicode"):
+        terminal.mcp("add", "a", "--", "fs", "/\udcff")
+    assert not terminal.file.exists()
+
+
 def test_what_is_there_is_replaced_only_by_force_and_everything_else_stays(terminal: Terminal) -> None:
     terminal.home.mkdir(parents=True)
     above = '// 我的\n{\n  "theme": 1,\n  "mcpServers": {\n    // keep\n'
@@ -204,7 +210,9 @@ def test_what_is_there_is_replaced_only_by_force_and_everything_else_stays(termi
     with pytest.raises(InvalidInputError, match="There is a server 'a' already"):
         terminal.mcp("add", "a", "--", "two")
     assert terminal.file.read_text(encoding="utf-8") == text
+    ToolPins(terminal.home).pin("a", {"t": ToolPin(digest="h")})
     terminal.mcp("add", "a", "--force", "--", "two")
+    assert ToolPins(terminal.home).of("a") == {}, "what was approved are the tools of another program"
     terminal.mcp("add", "b", "https://host")
     after = terminal.file.read_text(encoding="utf-8")
     assert after.startswith(f'{above}    "a": {{"command": "two"')
@@ -321,6 +329,7 @@ def test_trust_shows_what_would_be_started_and_asks(terminal: Terminal) -> None:
             "env": {"LD_PRELOAD": "./x.so", "API_KEY": "abcsecret"},
         },
         "w": {"url": "https://host/${B:-x}", "headers": {"Authorization": "Bearer keyring:gh"}},
+        "k": {"command": "x", "env": {"K": "keyring:k\nIt is harmless."}},
     }
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     report = terminal.mcp("trust")
@@ -330,7 +339,7 @@ def test_trust_shows_what_would_be_started_and_asks(terminal: Terminal) -> None:
     assert "./x.so" in shown
     assert "abcsecret" not in shown
     assert "these of your variables: HOME, B" in shown
-    assert "these entries of your keyring: gh" in shown
+    assert "these entries of your keyring: gh, k\\nIt is harmless." in shown
     assert shown.endswith("Trust this file as it is?")
     terminal.answer = True
     assert terminal.mcp("trust", str(path)).code == 0

@@ -13,7 +13,10 @@ import keyring.backends.null
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, LoginError, NotFoundError, ServerError
+from loom_core.server.install.command import Program
 from loom_core.server.mcp_cli.login import log_in, log_out
+from loom_core.server.mcp_cli.terminal import run_mcp_command
+from loom_core.server.mcp_cli.trust import Prompter
 from tests.fixtures.authorization import Authorization
 
 
@@ -146,3 +149,13 @@ def test_a_login_is_forgotten(home):
     logged_in(home, show=Person().show)
     assert logged_out(home).lines == ["The login at '知识' is forgotten on this machine."]
     assert logged_out(home).lines == ["There was no login at '知识'."]
+
+
+def test_a_login_goes_with_its_entry(home):
+    logged_in(home, show=Person().show)
+    program = Program(name="loom-query-server", module="loom_query", description="")
+    asking = Prompter(show=lambda _: None, confirm=lambda _: False)
+    line = argparse.Namespace(action="remove", name="知识")
+    report = run_mcp_command(program, line, (), home=home, prompter=asking)
+    assert report.notes[0] == "The login at '知识' is forgotten on this machine."
+    assert list((home / "oauth").glob("*.json")) == []

@@ -62,8 +62,8 @@ def test_a_tool_is_shown_and_approved_by_a_yes(terminal: Terminal, server: Liste
     assert terminal.shown[-1] == "Approve this tool as it is?"
     assert terminal.shown[-7:-1] == [
         "文件:读取  [not approved yet]",
-        "  Read a file.",
-        "  And nothing else.",
+        "  | Read a file.",
+        "  | And nothing else.",
         "  takes: 路径 (string, required), n (any)",
         f"  their schema: {json.dumps(_SCHEMA, ensure_ascii=False)}",
         "  declares that it may remove or overwrite, and reaches beyond a closed set of things.",
