@@ -31,6 +31,7 @@ _TOKEN = re.compile(
 )
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")  # str.splitlines splits at characters that are no line ends of TOML
 _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
 
 
@@ -106,7 +107,7 @@ def _tables_of(text: str, section: str, name: str) -> list[_Table]:
 def _tables(text: str) -> Iterator[_Table]:
     """Yield the tables with headers, in order, of a valid text."""
     for start, following in pairwise([*_header_starts(text), len(text)]):
-        lines = text[start:following].splitlines(keepends=True)
+        lines = _LINE.findall(text, start, following)
         path = _path(lines[0])
         # Comments in front of the next header are about that one.
         while following < len(text) and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):

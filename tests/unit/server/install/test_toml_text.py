@@ -88,3 +88,8 @@ def test_a_file_that_ends_too_early_is_told_with_its_end() -> None:
     with pytest.raises(UnreadableTextError) as caught:
         _TOML.read('x = 1\ny = """abc')
     assert (caught.value.line, caught.value.column) == (2, 11)
+
+
+def test_a_name_with_a_line_end_of_unicode_is_on_one_line_of_toml() -> None:
+    text = '["a\u2028b"]\nx = 1\n'
+    assert _TOML.put(text, "servers", "loom", {}) == f"{text}\n[servers.loom]\n"
