@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, UnreadableTextError
 from loom_core.jsonc import object_of
+from loom_core.knowledge.text.control_characters import UNSTORABLE
 from loom_core.mcp_client.configuration.command_names import verb
 from loom_core.mcp_client.configuration.config_file import SECTION, ServerFile, user_file
 from loom_core.mcp_client.configuration.entry import EntryError
@@ -92,19 +94,13 @@ def _change(
         there = file.entries
         try:
             text = edit(file.text, there)
-            raw = text.encode()
-            says = ServerFile(path, raw).entries
-        except UnicodeEncodeError:
-            raise ConfigError(
-                "A name or an argument is not valid Unicode, so it cannot be written to the file.",
-                advice="Rename the file that it names, or write it in UTF-8.",
-            ) from None
+            says = ServerFile(path, text.encode()).entries
         except UnreadableTextError as error:
             raise _uneditable(path, f"{error.line}:{error.column}: {error.reason}.") from None
         if says != expected(there):
             raise _uneditable(path, "Its formatting is not supported.")
         mark = codecs.BOM_UTF8 if (draft.raw or b"").startswith(codecs.BOM_UTF8) else b""
-        draft.raw = mark + raw
+        draft.raw = mark + text.encode()
 
 
 def _uneditable(path: Path, reason: str) -> ConfigError:
@@ -136,6 +132,11 @@ def check_entry(name: str, entry: Mapping[str, Any]) -> None:
         raise InvalidInputError(
             f"{name[:80]!r} cannot be a server's name.", advice=f"{str(error).capitalize()}."
         ) from None
+    if UNSTORABLE.search(json.dumps(entry, ensure_ascii=False)):
+        raise InvalidInputError(
+            "It holds text that is not valid Unicode.",
+            advice="A path or an argument that is not UTF-8 cannot be written: rename what it names.",
+        )
     expansion = Expansion(_AllSet(), keyring=False)
     try:
         ServerConfig.of_entry(name, _addressable(entry), expansion=expansion, folder=Path.cwd())

@@ -196,9 +196,10 @@ def test_no_one_else_may_read_the_file(terminal: Terminal) -> None:
     assert stat.S_IMODE(terminal.file.stat().st_mode) == 0o600
 
 
-def test_an_argument_that_is_no_unicode_is_refused(terminal: Terminal) -> None:
-    with pytest.raises(ConfigError, match="not valid Unicode"):
-        terminal.mcp("add", "a", "--", "fs", "/\udcff")
+@pytest.mark.parametrize("line", [("--", "fs", "/\udcff"), ("--env", "\udcff=1", "--", "fs")])
+def test_text_that_is_no_unicode_is_refused(terminal: Terminal, line: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidInputError, match="not valid Unicode"):
+        terminal.mcp("add", "a", *line)
     assert not terminal.file.exists()
 
 
