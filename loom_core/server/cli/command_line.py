@@ -201,13 +201,10 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
 
             close_output()
             return _NOT_READ
-        from loom_core.redaction import redact_log_text
-
         if debug or not isinstance(error, LoomError):
-            told = "".join(traceback.format_exception(raised))
+            _print_error("".join(traceback.format_exception(raised)).rstrip("\n"))
         else:
-            told = _error_text(program, error)
-        sys.stderr.write(redact_log_text(told))
+            _print_error(_error_text(program, error))
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -216,14 +213,20 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
 
 def report_wrong_usage(program: str, error: LoomError) -> int:
     """Print an error about a file of the user to standard error; return the exit code for wrong usage."""
-    from loom_core.redaction import redact_log_text
-
-    sys.stderr.write(redact_log_text(_error_text(program, error)))
+    _print_error(_error_text(program, error))
     return _WRONG_USAGE
 
 
 def _error_text(program: str, error: LoomError) -> str:
-    return f"{program}: {error.message}\n" + (f"  {error.advice}\n" if error.advice else "")
+    return f"{program}: {error.message}" + (f"\n  {error.advice}" if error.advice else "")
+
+
+def _print_error(text: str) -> None:
+    """Print to standard error, without secrets, and without control characters, as of a file's name."""
+    from loom_core.redaction import redact_log_text
+    from loom_core.server.cli.console import say
+
+    say(redact_log_text(text))
 
 
 def _open_closed_streams() -> None:

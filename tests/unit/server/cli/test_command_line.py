@@ -129,6 +129,14 @@ def test_an_error_is_told_with_what_to_do_on_standard_error(capsys):
     assert told.endswith("ConfigError: It is wrong. Put it right.\n")
 
 
+def test_a_name_in_an_error_cannot_control_the_terminal(capsys):
+    def fail() -> int:
+        raise ConfigError("There is no \x1b]0;x\x07.", advice="See\nall.")
+
+    assert run_to_exit_code("loom-x", fail, debug=False) == 1
+    assert capsys.readouterr().err == "loom-x: There is no \\x1b]0;x\\x07.\n  See\nall.\n"
+
+
 @pytest.mark.hostile("secrets")
 @pytest.mark.parametrize(("error", "debug"), [(ValueError, False), (ConfigError, True)])
 def test_what_python_tells_of_a_crash_has_no_secret_in_it(capsys, monkeypatch, error, debug):
