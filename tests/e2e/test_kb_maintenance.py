@@ -102,5 +102,10 @@ def test_indexes_passages_and_vectors_are_made_again(loom_kb, home: Path, docume
     stats = json.loads(loom_kb("stats", "--json", embedder="auto").stdout)
     assert (stats["embedder"], stats["vectors"]) == (changed["embedder"], stats["passages"])
     assert loom_kb("check", embedder="auto").returncode == 0
-    refused = loom_kb("rebuild", "--index", "words", embedder="static")
-    assert (refused.returncode, "without the others" in refused.stderr.decode()) == (1, True)
+    for options, embedder in (
+        (("--index", "words"), "static"),
+        (("--index", "words", "--all-from-text"), "auto"),
+    ):
+        refused = loom_kb("rebuild", *options, embedder=embedder)
+        assert refused.returncode == 1
+        assert b"Give it without" in refused.stderr

@@ -105,7 +105,7 @@ class DocumentReader:
         """Return documents in the order they were added, after a key, whose URI begins with a prefix."""
         rows = self._database.rows(
             f"SELECT {_DOCUMENT} FROM documents WHERE key > ? AND substr(uri, 1, ?) = ? ORDER BY key LIMIT ?",
-            (after, len(uri_prefix), uri_prefix, limit),
+            (after, len(uri_prefix), _encodable(uri_prefix), limit),
         )
         return [_document(row) for row in rows]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.knowledge.store.prepared_documents import ItemOutcome, ItemState, JobItem
+from loom_core.knowledge.text.control_characters import UNSTORABLE
 from loom_core.llm.interface import Usage
 from loom_core.observability.propagation import inject_context
 
@@ -135,7 +136,7 @@ class JobReader:
 
     def get(self, id_: str) -> Job | None:
         """Return a job by its id."""
-        row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
+        row = self._database.row("SELECT * FROM jobs WHERE id = ?", (UNSTORABLE.sub("?", id_),))
         return None if row is None else self._job(row)
 
     def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:

@@ -199,6 +199,10 @@ async def rebuild(service: KnowledgeService, args: argparse.Namespace) -> int:
         raise InvalidInputError(
             "--embedder makes all vectors again, and nothing else.", advice="Give it without the others."
         )
+    if args.index and args.all_from_text:
+        raise InvalidInputError(
+            "--all-from-text makes all passages and indexes again.", advice="Give it without --index."
+        )
     if args.vectors or args.lexical or args.graph:
         if args.index or args.all_from_text or args.embedder != "auto":
             raise InvalidInputError(

@@ -51,6 +51,8 @@ def test_what_is_not_there_is_not_found(store: KnowledgeStore):
     assert store.documents.chunk("d.1") is None
     assert store.documents.text(1) == ""
     assert store.documents.last_chunk() == 0
+    assert store.documents.list(uri_prefix="\ud800") == []
+    assert store.jobs.get("\ud800") is None
     store.documents.remove(1)
     assert store.documents.counts() == (0, 0, 0)
 
