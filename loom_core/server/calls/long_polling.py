@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 
@@ -136,13 +136,10 @@ class LongPoll:
             if form is None:  # no form can express it: it is asked for in the conversation
                 closed.add(pending.id)
                 continue
-            answer = await ask_form(
-                ctx,
-                self.question(run, pending),
-                form,
-                name=_name(ctx, pending),
-                deadline=_answer_timeout(pending, left if ctx.client_input.holds_call else math.inf),
-            )
+            seconds = _answer_timeout(pending, left if ctx.client_input.holds_call else math.inf)
+            answer = await self._ask(ctx, run, pending, form, seconds=seconds)
+            if answer is None:
+                continue
             try:
                 passed_on = await self._submit_response(ctx, run, pending, answer)
             except InvalidInputError as error:  # what was filled in does not fit: the next call asks again
@@ -151,6 +148,25 @@ class LongPoll:
                 return await self.runs.run(run_id)
             _count_response(ctx, pending)
             after = run.last_seq
+
+    async def _ask(
+        self, ctx: ToolContext, run: Run, pending: Pending, form: Mapping[str, Any], *, seconds: float
+    ) -> FormResult | None:
+        """Ask the user; None if the run no longer waits for it: it was answered elsewhere, or has ended."""
+        found: list[FormResult] = []
+
+        async def withdraw() -> None:
+            now = run
+            while now.status == "input_required" and any(each.id == pending.id for each in now.questions):
+                now = await self.runs.wait_until_idle(run.id, after=now.last_seq, seconds=math.inf)
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(withdraw)
+            question = self.question(run, pending)
+            found.append(await ask_form(ctx, question, form, name=_name(ctx, pending), deadline=seconds))
+            tasks.cancel_scope.cancel()
+        return found[0] if found else None
 
     async def _submit_response(
         self, ctx: ToolContext, run: Run, pending: Pending, answer: FormResult

@@ -1,4 +1,4 @@
-"""Clients that cancel the tasks that their calls have become: what becomes of the runs."""
+"""Tasks that calls have become, and their runs: a task is cancelled, or its run goes on without it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import TypeAdapter
 
+from loom_core.runs.commands import InputResponse
 from loom_core.server.calls.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ def cancelled(call):
         if cancelling is not None:
             cancelling.set()
         await client.session.send_request(_Cancel(params=params), _ANSWER)
-        with anyio.fail_after(10):
-            while (await client.session.send_request(_Get(params=params), _ANSWER))["status"] != "cancelled":
-                await anyio.lowlevel.checkpoint()
+        await _until(client, params, "cancelled")
         return await call(client, "flow_status", run_id=run_id)
 
     return make
@@ -159,3 +158,45 @@ async def test_a_run_that_was_there_before_outlives_the_tasks_that_wait_for_it(c
         assert (run["run_id"], run["status"]) == (begun["run_id"], "working")
         off = await call(client, "flow_chat", message="算了", session_id=session)
     assert (off["run_id"], off["status"]) == (begun["run_id"], "aborted")
+
+
+async def _until(client: Any, params: _TaskParams, status: str) -> dict[str, Any]:
+    with anyio.fail_after(10):
+        while (told := await client.session.send_request(_Get(params=params), _ANSWER))["status"] != status:
+            await anyio.lowlevel.checkpoint()
+    return told
+
+
+async def test_a_task_does_not_ask_for_what_was_answered_elsewhere(
+    local_servers: Callable[..., LocalServer], write, connect, call, running
+):
+    api, is_task = local_servers(), threading.Event()
+    url = api.answers("/rooms", b"{}", Content_Type="application/json")
+    answer = api.routes["/rooms"]
+
+    def late(asked: Asked, connection: socket.socket) -> None:
+        is_task.wait(10)
+        answer(asked, connection)
+
+    api.routes["/rooms"] = late
+    schema = {"type": "object", "properties": {"room": {"type": "string"}}}
+    question = {"stepId": "ask", "ask": {"question": "哪个会议室？", "into": "room"}}
+    steps = [{"stepId": "look", "operation": f"GET {url}"}, question]
+    write({"flow_id": "book", "input_schema": schema, "steps": steps}, net={"allow": ["127.0.0.1"]})
+
+    async def fail_when_asked(_context: Any, _params: Any) -> Any:
+        raise AssertionError("a task is asked what it needs")
+
+    tasks = Tasks()
+    async with connect(extensions=[tasks], elicitation_callback=fail_when_asked) as client:
+        await call(client, "flow_list")
+        await client.call_tool("flow_run", {"flow_id": "book", "wait_seconds": _SOON})
+        ((task, run_id),) = tasks.created
+        is_task.set()
+        params = _TaskParams(task_id=task)
+        assert list((await _until(client, params, "input_required"))["inputRequests"]) == ["ask"]
+        async with running() as other:
+            run = await other.run(run_id)
+            await other.decide(run, InputResponse(id="ask", action="accept", content={"room": "青岛"}))
+            done = await _until(client, params, "completed")
+    assert done["result"]["structuredContent"]["status"] == "completed"
