@@ -241,7 +241,8 @@ async def _approve(
         wanted = [each.tool for each in shown if each.state != "approved"]
         data = {"tools": [each.data() for each in shown], "approved": [tool.name for tool in tools]}
         if not wanted:
-            return McpReport(["All of it is approved already."], data=data)
+            line = "All of it is approved already." if tools else "There is no tool to approve."
+            return McpReport([line], data=data)
         number = "this tool as it is" if len(wanted) == 1 else f"these {len(wanted)} tools as they are"
         if not args.yes and not prompter.confirm(f"Approve {number}?"):
             before = [each.tool.name for each in shown if each.state == "approved"]

@@ -88,6 +88,9 @@ async def test_all_tools_of_a_server_are_approved_for_every_process(
     revoked = await anyio.to_thread.run_sync(terminal.mcp, "approve", "--revoke", "文件:写入")
     assert revoked.lines == ["文件:写入 is not approved any more."]
     assert await _asked_about(terminal) == ["写入"]
+    server.offer()
+    none = await anyio.to_thread.run_sync(terminal.mcp, "approve", "文件")
+    assert none.lines == ["There is no tool to approve."]
 
 
 def test_what_has_changed_since_is_shown(terminal: Terminal, server: Listed) -> None:
