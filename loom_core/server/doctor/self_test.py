@@ -9,6 +9,7 @@ import codecs
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -86,7 +87,7 @@ async def self_test_section(
     probes = [await start(era="handshake", seconds=timeouts.gives_up)]
     if not probes[0].failure and (probes[0].seconds or 0.0) <= timeouts.slow:  # else there is enough to tell
         probes.append(await start(era="modern", seconds=timeouts.again))
-    facts = {"command": " ".join(command), **{f"{probe.era}_era": _describe(probe) for probe in probes}}
+    facts = {"command": shlex.join(command), **{f"{probe.era}_era": _describe(probe) for probe in probes}}
     findings: dict[str, Finding] = {}
     for finding in (finding for probe in probes for finding in _findings(probe, program, timeouts)):
         findings.setdefault(finding.code, finding)  # a fault of both eras is reported once
