@@ -20,6 +20,7 @@ from loom_core.mcp_client.configuration.entry import EntryError
 from loom_core.mcp_client.configuration.expansion import Expansion, variables_of
 from loom_core.mcp_client.configuration.masking import literal_secrets
 from loom_core.mcp_client.configuration.server_config import ServerConfig, check_name
+from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.server.install.json_text import JsonText
 from loom_core.storage.private_file import PrivateFile
 
@@ -31,6 +32,8 @@ _FORMAT = JsonText(comments=True)
 def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> None:
     """Write entries into `mcp.json`: all of them, or none. Comments and everything else stay.
 
+    Approvals under their names are withdrawn: they are of tools of the servers that had the names.
+
     Args:
         home: Loom's folder.
         entries: entries by server name.
@@ -38,7 +41,7 @@ def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
 
     Raises:
         InvalidInputError: a name is taken.
-        ConfigError: the file is broken, or cannot be written; it was left as it is.
+        ConfigError: the file is broken, or cannot be written; it was left as it is. Or `trust.json` is.
         StoreBusyError: another process writes it.
     """
 
@@ -54,6 +57,9 @@ def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
         return text
 
     _change(home, edit, lambda there: {**there, **entries})
+    pins = ToolPins(home)
+    for name in filter(pins.of, entries):
+        pins.forget(name)
 
 
 def drop_entry(home: Path, name: str) -> dict[str, Any]:

@@ -116,8 +116,6 @@ def _add(command: str, args: argparse.Namespace, served: Sequence[str], home: Pa
     entry = _entry(command, args, served)
     check_entry(args.name, entry)
     put_entries(home, {args.name: entry}, replace=args.force)
-    if args.force:  # approvals are of the tools of the server that had the name
-        ToolPins(home).forget(args.name)
     shown = mask_entry(entry)
     lines = [f"{args.name!r} is in {user_file(home)} now:", json.dumps(shown, ensure_ascii=False, indent=2)]
     notes = [*notes_on_entry(args.name, entry), f"See whether it answers: {command} mcp test {args.name}"]

@@ -214,7 +214,9 @@ def test_what_is_there_is_replaced_only_by_force_and_everything_else_stays(termi
     ToolPins(terminal.home).pin("a", {"t": ToolPin(digest="h")})
     terminal.mcp("add", "a", "--force", "--", "two")
     assert ToolPins(terminal.home).of("a") == {}, "what was approved are the tools of another program"
+    ToolPins(terminal.home).pin("b", {"t": ToolPin(digest="h")})  # of an entry that is gone, or a project's
     terminal.mcp("add", "b", "https://host")
+    assert ToolPins(terminal.home).of("b") == {}
     after = terminal.file.read_text(encoding="utf-8")
     assert after.startswith(f'{above}    "a": {{"command": "two"')
     assert terminal.mcp("list").data["servers"][1]["name"] == "b"
