@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from loom_core.errors import UnreadableTextError
 
-__all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of"]
+__all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of", "parse_object"]
 
 _DEPTH = 200  # levels; no configuration has more, and the reader recurses
 _LOOKED_AT = 2  # levels whose members have positions: the file, and a section of it
@@ -184,6 +184,15 @@ class JsonReader:
 def object_of(value: object) -> dict[str, Any]:
     """Return a value that should be an object; an empty object for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def parse_object(text: str | bytes) -> dict[str, Any] | None:
+    """Parse a JSON object as another program wrote it; None if the text is anything else."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 class _NoNumberError(ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from loom_core.errors import NetError
+from loom_core.jsonc import parse_object
 from loom_core.net import GuardedClient, NetPolicy
 
 if TYPE_CHECKING:
@@ -156,13 +156,10 @@ class SigningKeys:
         response = await self._client.request("GET", url, headers={"accept": "application/json"})
         if response.status != 200:
             raise NetError(f"{url} answers with status {response.status}.", advice="Check the issuer.")
-        try:
-            value: object = json.loads(response.body)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
+        value = parse_object(response.body)
+        if value is None:
             raise NetError(f"{url} does not answer with a JSON object.", advice="Check the issuer.")
-        return cast("dict[str, Any]", value)
+        return value
 
 
 def is_safe_url(url: str) -> bool:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import anyio
 
+from loom_core.jsonc import parse_object
 from loom_core.server.cli.health import Finding, HealthSection, fine, problem, warning
 from loom_core.server.install.launch import host_environment
 
@@ -333,14 +334,9 @@ class _Conversation:
 
     def _message(self, line: bytes) -> Mapping[str, Any] | None:
         """Parse a line as a JSON-RPC message; note it and return None if it is none."""
-        try:
-            value: object = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            message = cast("dict[str, Any]", value)
-            if message.get("jsonrpc") == "2.0":
-                return message
+        message = parse_object(line)
+        if message is not None and message.get("jsonrpc") == "2.0":
+            return message
         self._note(line or b"\n")
         return None
 

@@ -10,7 +10,6 @@ the head of any request arrives: `build_protocol` does.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from loom_core.jsonc import parse_object
 from loom_core.observability.families import HTTP_REFUSED, HTTP_RELAYED
 from loom_core.server.auth.caller import FULL_ACCESS, SCOPES, use_caller
 from loom_core.server.auth.refusal import Refusal, RefusedError
@@ -177,7 +177,7 @@ class HttpMiddleware:
             if body is None:
                 return  # the client has gone
             if credential:
-                message = _parse(body)
+                message = parse_object(body)
                 self._check_scope(credential.caller, message)
                 if kind := _kind_of(request, message):
                     slot = self._shares.slot(credential.caller, kind)
@@ -437,15 +437,6 @@ def _path_of(request: Request) -> str:
     `request.url` would not do: the client's `Host` header is a part of it, and may contain another path.
     """
     return request.scope["path"].removesuffix("\n")
-
-
-def _parse(body: bytes) -> Mapping[str, object] | None:
-    """Parse the message in a body; None if it is none."""
-    try:
-        message: object = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, object]", message) if isinstance(message, dict) else None
 
 
 def _kind_of(request: Request, message: Mapping[str, object] | None) -> Kind | None:

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import StoreError
+from loom_core.jsonc import parse_object
 from loom_core.storage.lock import ProcessLock
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ __all__ = [
     "AuditFile",
     "AuditReport",
     "audit_files",
-    "parse_line",
     "read_entries",
     "read_head",
     "read_lines",
@@ -187,7 +187,7 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
     """
     for file in audit_files(path):
         for line in read_lines(file)[0]:
-            if (entry := parse_line(line)) is not None:
+            if (entry := parse_object(line)) is not None:
                 yield entry
 
 
@@ -207,15 +207,6 @@ def read_lines(file: Path) -> tuple[list[bytes], bool]:
         ) from error
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     return lines, bool(content) and not content.endswith(b"\n")
-
-
-def parse_line(line: bytes) -> dict[str, Any] | None:
-    """Parse a line; return None if it is invalid, for example torn."""
-    try:
-        entry: object = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", entry) if isinstance(entry, dict) else None
 
 
 def read_head(path: Path) -> str:
@@ -247,7 +238,7 @@ def _end_of(content: bytes) -> tuple[str, bool]:
 def _number_in(path: Path) -> int:
     """Return the file number in the first readable line; 0 if there is none."""
     with path.open("rb") as lines:
-        first = next(filter(None, map(parse_line, lines)), None)
+        first = next(filter(None, map(parse_object, lines)), None)
     number = first.get("file") if first else 0
     return number if isinstance(number, int) else 0
 
@@ -359,7 +350,7 @@ class _Chain:
     def _next(self, line: bytes, place: str) -> str:
         """Check the next line; return what is wrong with it, or before it."""
         self._lines += 1
-        entry = parse_line(line)
+        entry = parse_object(line)
         if entry is None:
             self._cut_off.append(place)
         elif problem := self._wrong(entry, place):

@@ -128,15 +128,7 @@ async def test_a_task_is_cancelled_when_its_run_has_ended(
     local_servers: Callable[..., LocalServer], write, connect, call, cancelled
 ):
     api, cancelling = local_servers(), threading.Event()
-    url = api.answers("/parcels", b"{}", Content_Type="application/json")
-    answer = api.routes["/parcels"]
-
-    def late(asked: Asked, connection: socket.socket) -> None:
-        cancelling.wait(10)
-        time.sleep(0.5)
-        answer(asked, connection)
-
-    api.routes["/parcels"] = late  # it changes something, and so may end by itself
+    url = _answers_after(cancelling, api, later=0.5)  # it changes something, and so may end by itself
     write({"flow_id": "parcel", "endpoint": f"POST {url}"}, net={"allow": ["127.0.0.1"]})
     tasks = Tasks()
     async with connect(extensions=[tasks]) as client:
@@ -160,6 +152,20 @@ async def test_a_run_that_was_there_before_outlives_the_tasks_that_wait_for_it(c
     assert (off["run_id"], off["status"]) == (begun["run_id"], "aborted")
 
 
+def _answers_after(event: threading.Event, api: LocalServer, *, later: float = 0.0) -> str:
+    """Let an API answer some seconds after an event; its address."""
+    url = api.answers("/late", b"{}", Content_Type="application/json")
+    answer = api.routes["/late"]
+
+    def late(asked: Asked, connection: socket.socket) -> None:
+        event.wait(10)
+        time.sleep(later)
+        answer(asked, connection)
+
+    api.routes["/late"] = late
+    return url
+
+
 async def _until(client: Any, params: _TaskParams, status: str) -> dict[str, Any]:
     with anyio.fail_after(10):
         while (told := await client.session.send_request(_Get(params=params), _ANSWER))["status"] != status:
@@ -170,15 +176,8 @@ async def _until(client: Any, params: _TaskParams, status: str) -> dict[str, Any
 async def test_a_task_does_not_ask_for_what_was_answered_elsewhere(
     local_servers: Callable[..., LocalServer], write, connect, call, running
 ):
-    api, is_task = local_servers(), threading.Event()
-    url = api.answers("/rooms", b"{}", Content_Type="application/json")
-    answer = api.routes["/rooms"]
-
-    def late(asked: Asked, connection: socket.socket) -> None:
-        is_task.wait(10)
-        answer(asked, connection)
-
-    api.routes["/rooms"] = late
+    is_task = threading.Event()
+    url = _answers_after(is_task, local_servers())
     schema = {"type": "object", "properties": {"room": {"type": "string"}}}
     question = {"stepId": "ask", "ask": {"question": "哪个会议室？", "into": "room"}}
     steps = [{"stepId": "look", "operation": f"GET {url}"}, question]
