@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -255,7 +256,7 @@ def without_copies(
     Args:
         items: passages, best first.
         groups_of: returns the group of each document, by id; near-duplicate documents have the same one.
-            Called if passages of different documents have as much in common.
+            Called if the passages are of different documents; only those of one group are compared.
         limit: how many to keep; the rest is not read.
         question: the question of the search.
 
@@ -263,27 +264,29 @@ def without_copies(
         As for `without_near_duplicates`.
     """
     identifiers = extract_identifiers(question)
-    groups: Mapping[str, int] | None = None
-    kept: list[_Passage] = []
-    held: set[int] = set()  # shingles of all that are kept
+    documents = {item.metadata.get("document_id", "") for item in items}
+    groups = groups_of(sorted(documents)) if len(documents) > 1 else {}
+    sizes = Counter(groups.values())
+    kept: list[KnowledgeItem] = []
+    compared: dict[int, list[_Passage]] = defaultdict(list)  # those that are kept, by group
+    copies: dict[str, list[str]] = defaultdict(list)  # by the id of the better passage
     for item in items:
-        passage = _Passage.of(item, identifiers)
-        originals: list[_Passage] = []
-        if passage.shingles and len(held & passage.shingles) >= _COPIED * len(passage.shingles):
-            originals = passage.originals_among(kept)
-        if originals:
-            if groups is None:
-                groups = groups_of(sorted({each.metadata.get("document_id", "") for each in items}))
-            group = groups.get(passage.document)
-            originals = [other for other in originals if groups.get(other.document, -1) == group]
-        if originals:
-            originals[0].copies += [item.id, *item.metadata.get("duplicates", [])]
-            continue
-        kept.append(passage)
+        group = groups.get(item.metadata.get("document_id", ""))
+        if group is not None and sizes[group] > 1:
+            passage = _Passage.of(item, identifiers)
+            if original := passage.find_original(compared[group]):
+                copies[original.item.id] += [item.id, *item.metadata.get("duplicates", [])]
+                continue
+            compared[group].append(passage)
+        kept.append(item)
         if len(kept) == limit:
             break
-        held |= passage.shingles
-    return [passage.to_item() for passage in kept]
+    return [_with_duplicates(item, copies[item.id]) if item.id in copies else item for item in kept]
+
+
+def _with_duplicates(item: KnowledgeItem, ids: Sequence[str]) -> KnowledgeItem:
+    duplicates = [*item.metadata.get("duplicates", []), *ids]
+    return replace(item, metadata={**item.metadata, "duplicates": duplicates})
 
 
 def diverse(
@@ -414,21 +417,17 @@ class _Candidate:
 
     def to_item(self) -> KnowledgeItem:
         """Return the passage, with the ids of its duplicates if it has any."""
-        if not self.duplicates:
-            return self.item
-        return replace(self.item, metadata={**self.item.metadata, "duplicates": self.duplicates})
+        return _with_duplicates(self.item, self.duplicates) if self.duplicates else self.item
 
 
-@dataclass(slots=True, eq=False)
-class _Passage:
-    """A passage that may have copies in other documents."""
+class _Passage(NamedTuple):
+    """A passage of a document that has near duplicates."""
 
     item: KnowledgeItem
     document: str
     shingles: frozenset[int]
     numbers: list[str]
     identifiers: frozenset[str]
-    copies: list[str] = field(default_factory=list[str])
 
     @classmethod
     def of(cls, item: KnowledgeItem, identifiers: Sequence[QueryIdentifier]) -> _Passage:
@@ -441,17 +440,13 @@ class _Passage:
             frozenset(identifier.form for identifier in identifiers if identifier.grade_in(text)),
         )
 
-    def originals_among(self, others: Sequence[_Passage]) -> list[_Passage]:
-        """Return the passages of other documents that have enough of this one, most first."""
-        shared = {other: len(self.shingles & other.shingles) for other in others}
-        return [
-            other
-            for other in sorted(others, key=lambda each: -shared[each])
-            if self._is_copy(other, shared[other])
-        ]
+    def find_original(self, others: Sequence[_Passage]) -> _Passage | None:
+        """Return the passage of another document that has the most of this one, if it has enough."""
+        nearest = sorted(others, key=lambda other: -len(self.shingles & other.shingles))
+        return next((other for other in nearest if self._is_copy(other)), None)
 
-    def _is_copy(self, other: _Passage, shared: int) -> bool:
-        share = shared / len(self.shingles)
+    def _is_copy(self, other: _Passage) -> bool:
+        share = len(self.shingles & other.shingles) / (len(self.shingles) or 1)
         missing = sum(number not in other.numbers for number in self.numbers)
         return (
             other.document != self.document
@@ -459,13 +454,6 @@ class _Passage:
             and missing <= (1 - share) * len(self.numbers)
             and self.identifiers <= other.identifiers
         )
-
-    def to_item(self) -> KnowledgeItem:
-        """Return the passage, with the ids of its copies if it has any."""
-        if not self.copies:
-            return self.item
-        duplicates = [*self.item.metadata.get("duplicates", []), *self.copies]
-        return replace(self.item, metadata={**self.item.metadata, "duplicates": duplicates})
 
 
 def _similarity(vectors: NDArray[np.float32]) -> NDArray[np.float64]:

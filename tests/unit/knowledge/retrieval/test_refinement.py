@@ -68,14 +68,11 @@ def test_half_of_a_passage_in_a_better_one_of_another_format_makes_it_a_copy():
     assert ids(without_copies(found, groups_of, limit=2)) == ["page", "other"]
 
 
-def test_passages_of_different_text_ask_for_no_groups():
-    found = [
-        part("a", "one", WALL),
-        part("b", "two", CHINESE),
-        part("c", "three", ""),
-        part("d", "one", WALL),
-    ]
+def test_passages_of_one_document_ask_for_no_groups_and_those_of_others_are_kept():
+    found = [part("a", "one", WALL), part("b", "one", CHINESE), part("c", "one", ""), part("d", "one", WALL)]
     assert without_copies(found, {}.__getitem__, limit=9) == found
+    apart = [replace(each, metadata={"document_id": each.id}) for each in found]
+    assert without_copies(apart, lambda _: {"a": 1, "b": 1, "c": 1, "d": 2}, limit=9) == apart
 
 
 @pytest.mark.parametrize("text", [WALL, CHINESE], ids=["english", "chinese"])
