@@ -56,9 +56,9 @@ class DenseSearch(Protocol):
         limit: int,
         *,
         among: ChunkKeys | None = None,
-        only: str | None = None,
+        only: Collection[str] | None = None,
     ) -> list[Neighbours]:
-        """Return the chunks most similar to a vector in each language, or only in one language group."""
+        """Return the chunks most similar to a vector in each language, or only in some language groups."""
         ...
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
@@ -221,12 +221,12 @@ class LanguageVectors:
         limit: int,
         *,
         among: Collection[int] | None = None,
-        only: str | None = None,
+        only: Collection[str] | None = None,
     ) -> list[Neighbours]:
         """Return the most similar chunks of each language, at most `limit` of each; see `DenseSearch`."""
         found: list[Neighbours] = []
         for language, index in self._indexes.items():
-            if only not in {None, language}:
+            if only is not None and language not in only:
                 continue
             hits = index.search(vector, limit, among=among)
             if hits and index.count():

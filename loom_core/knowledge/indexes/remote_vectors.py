@@ -245,12 +245,16 @@ class RemoteSearch:
         limit: int,
         *,
         among: ChunkKeys | None = None,
-        only: str | None = None,
+        only: Collection[str] | None = None,
     ) -> list[Neighbours]:
         """Return the most similar chunks of each language, at most `limit` of each; one request for all."""
         languages = {
-            group: language for group, language in self._index.languages().items() if only in {None, group}
+            group: language
+            for group, language in self._index.languages().items()
+            if only is None or group in only
         }
+        if not languages:
+            return []
         if among is None or len(among) > self._exact_among:
             hits = self._nearest(vector, limit, list(languages), among)
         else:

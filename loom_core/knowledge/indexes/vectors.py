@@ -492,7 +492,7 @@ class ChromaDenseSearch:
         limit: int,
         *,
         among: Collection[int] | None = None,
-        only: str | None = None,
+        only: Collection[str] | None = None,
     ) -> list[Neighbours]:
         """Return the most similar chunks of each language, at most `limit` of each; see `DenseSearch`."""
         if among is not None or not self._flat.language_groups() <= set(self._indexes):
@@ -501,7 +501,7 @@ class ChromaDenseSearch:
             candidates = {
                 group: [key for key, _ in index.search(vector, limit)]
                 for group, index in self._indexes.items()
-                if only in {None, group}
+                if only is None or group in only
             }
         except IndexDamagedError as error:
             self._index.report_damage(error)

@@ -326,19 +326,15 @@ class Channels:
         """Return the cosine of the best passages of each language that the embedder covers."""
         if self.dense is None or question.vector is None:
             return []
-        return self._covered_only(self.dense.by_language(question.vector, limit, among=question.among))
+        return self.dense.by_language(question.vector, limit, among=question.among, only=self._covered)
 
     def semantic_translated(self, question: PreparedQuestion, *, limit: int) -> list[Neighbours]:
         """Return the same for a question's translated vector, of its language alone; none without one."""
         if self.dense is None or question.translation is None or question.translated is None:
             return []
-        found = self.dense.by_language(
-            question.translated, limit, among=question.among, only=question.translation.language
-        )
-        return self._covered_only(found)
-
-    def _covered_only(self, found: Sequence[Neighbours]) -> list[Neighbours]:
-        return [near for near in found if self._covered is None or near.language in self._covered]
+        into = frozenset({question.translation.language})
+        only = into if self._covered is None else into & self._covered
+        return self.dense.by_language(question.translated, limit, among=question.among, only=only)
 
     def baseline_similarity(self, vector: NDArray[np.float32] | None, language: str) -> float | None:
         """Return the baseline cosine of a question with generic text in a language; None if unknown."""

@@ -86,7 +86,8 @@ def test_after_any_changes_it_is_as_a_plain_table(steps, among, limit):
         assert group.mean == pytest.approx(float(mean @ QUESTION), abs=1e-5)
         assert {key for key, _ in group.hits} <= whole & allowed
         assert_same(group.hits, ranked(model, whole & allowed)[:limit])
-        assert index.by_language(QUESTION, limit, among=among, only=language) == [group]
+        assert index.by_language(QUESTION, limit, among=among, only={language, "absent"}) == [group]
+    assert index.by_language(QUESTION, limit, among=among, only=()) == []
 
 
 def test_of_a_key_that_is_given_twice_the_last_row_counts_once():

@@ -74,9 +74,10 @@ def check(store: KnowledgeStore, remote: RemoteVectors, server: PlainServer, que
     assert_same(found.by_language(question, 5), flat_search(store).by_language(question, 5))
     for group in flat_search(store).language_groups():
         assert_same(
-            found.by_language(question, 5, only=group),
-            flat_search(store).by_language(question, 5, only=group),
+            found.by_language(question, 5, only={group}),
+            flat_search(store).by_language(question, 5, only={group}),
         )
+    assert found.by_language(question, 5, only={"absent"}) == []
     assert found.language_groups() == flat_search(store).language_groups()
 
 
