@@ -147,7 +147,7 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "retrieval.expansion_ms": _A("Milliseconds of following links; `hybrid` only", "number"),
     "retrieval.walk_ms": _A("Milliseconds of the walk over the graph; `hybrid` only", "number"),
     "retrieval.sub_questions_ms": _A("Milliseconds of sub-questions; `hybrid` only", "number"),
-    "retrieval.embed_ms": _A("Milliseconds of embedding the question", "number"),
+    "retrieval.embed_ms": _A("Milliseconds of embedding the question and its sub-questions", "number"),
     "retrieval.total_ms": _A("Total milliseconds", "number"),
     "retrieval.fallback_to_vector": _A(
         "Whether the graph had nothing and vectors answered; `graph_first` only", "yes or no"

@@ -120,6 +120,9 @@ class Channels:
         centroids: baseline of each language, see `LanguageCentroids`; empty where it is not known.
         read: returns the texts of passages with title and headings; needed for identifiers.
         embed: returns the vectors of further questions, or None if that fails; blocks.
+
+    Attributes:
+        embed_ms: milliseconds that further questions took to embed.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class Channels:
         self.centroids = centroids or {}
         self._read = read
         self._embed = embed
+        self.embed_ms = 0.0
         self._highest: dict[tuple[str, ...], float] = {}
 
     def lexical(self, question: PreparedQuestion, *, limit: int) -> dict[int, float]:
@@ -234,7 +238,9 @@ class Channels:
         keys = sorted({key for _, some in asked for key in some})
         if self.dense is None or self._embed is None or not keys:
             return {}
+        began = time.perf_counter()
         questions = self._embed([text for text, _ in asked])
+        self.embed_ms += 1000 * (time.perf_counter() - began)
         if questions is None:
             return {}
         products = questions @ self.dense.vectors(keys).T

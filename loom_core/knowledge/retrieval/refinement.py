@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import anyio
-from anyio import to_thread
+from anyio import from_thread
 
 from loom_core.errors import InvalidInputError, LoomError
 from loom_core.knowledge.text.query_identifiers import comparable_text, extract_identifiers
@@ -110,12 +110,13 @@ class Refiner:
         self._vectors = vectors
         self._reranker_timeout = reranker_timeout
 
-    async def refine(
+    def refine(
         self, query: str, found: dict[int, KnowledgeItem], *, limit: int, wanted: Refinement
     ) -> tuple[list[KnowledgeItem], list[str]]:
-        """Return the refined passages, and notes on steps that failed.
+        """Return the refined passages, and notes on steps that failed. Blocks.
 
-        With `diversity` the order is no longer that of relevance.
+        With `diversity` the order is no longer that of relevance. A reranker runs on the event loop that the
+        thread belongs to.
 
         Args:
             query: the question.
@@ -129,13 +130,13 @@ class Refiner:
         room = len(items) if wanted.diversity or wanted.sections else limit
         if wanted.drop_duplicates:
             most = room if wanted.reranker is None else len(items)
-            items = await to_thread.run_sync(partial(self._without_repeats, items, query, most))
+            items = self._without_repeats(items, query, most)
         if wanted.reranker is not None:
-            items, notes = await self._rerank(wanted.reranker, query, items, limit=room)
+            items, notes = from_thread.run(partial(self._rerank, wanted.reranker, query, items, limit=room))
         if wanted.diversity:
-            items = await to_thread.run_sync(partial(self._diversify, items, keys, wanted.diversity))
+            items = self._diversify(items, keys, wanted.diversity)
         if wanted.sections:
-            items = await to_thread.run_sync(partial(with_parents, items, self._parent, limit=limit))
+            items = with_parents(items, self._parent, limit=limit)
         return items[:limit], notes
 
     def _without_repeats(
@@ -265,7 +266,7 @@ def without_copies(
     """
     identifiers = extract_identifiers(question)
     documents = {item.metadata.get("document_id", "") for item in items}
-    groups = groups_of(sorted(documents)) if len(documents) > 1 else {}
+    groups = groups_of(sorted(documents)) if len(documents) > 1 else dict[str, int]()
     sizes = Counter(groups.values())
     kept: list[KnowledgeItem] = []
     compared: dict[int, list[_Passage]] = defaultdict(list)  # those that are kept, by group

@@ -39,7 +39,6 @@ from loom_core.observability.tracing import AttributeValue, LoomTracer, span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from collections.abc import Set as AbstractSet
 
     import numpy as np
     from numpy.typing import NDArray
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.retrieval.question import QuestionPreparer
     from loom_core.knowledge.retrieval.strategies import ChunkHit, Retrieval
     from loom_core.knowledge.store import ChunkRow, KnowledgeStore
+    from loom_core.knowledge.store.chunk_keys import ChunkKeys
     from loom_core.knowledge.store.store import StoreGlance
     from loom_core.observability.metrics import LoomMetrics
 
@@ -76,7 +76,7 @@ class SearchAnswer:
         chunks: how many chunks there were.
         match: how well the passages fit the question; `items` is empty where its verdict is `none`.
         notes: warnings for the reader, such as a channel that was left out, and why.
-        embed_ms: time for embedding the question, in milliseconds.
+        embed_ms: time for embedding the question and its sub-questions, in milliseconds.
         retrieve_ms: the rest of the time; `hybrid` searches words while the question is embedded.
         measures: how many passages each channel brought and how long each step took, by the names of the
             attributes of the search's span.
@@ -253,12 +253,11 @@ class Searcher:
             text = overall.focus
         else:
             topics = None
-        question = PreparedQuestion.of(text, among=among, space=self._context.reader.space)
         thorough = self._config.thorough
         if request.options is not None and request.options.thorough is not None:
             thorough = request.options.thorough
         embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
-        asked = await self._ask(question, strategy, embeds=embeds)
+        asked = await self._ask(text, among, strategy, embeds=embeds)
         asked.thorough = thorough
         retrieval, found_notes = await self._retrieve_when_ready(
             asked,
@@ -266,20 +265,18 @@ class Searcher:
             wanted.candidates(limit if topics is None else _SPREAD * limit),
             strategy=strategy,
         )
-        match, found = await to_thread.run_sync(
-            partial(self._assess, text, retrieval, chosen=among is not None or strategy == "graph_first")
+        chosen = among is not None or strategy == "graph_first"
+        match, passages, refining_notes = await to_thread.run_sync(
+            partial(self._choose, text, retrieval, topics, limit=limit, wanted=wanted, chosen=chosen)
         )
-        if topics is not None and found:
-            found = spread_by_topic(found, topics, limit=wanted.candidates(limit))
-        passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
-        passages = await to_thread.run_sync(mark_answer_sentences, text, passages)
         notes = [*asked.notes, *found_notes, *refining_notes]
         if topics is not None and passages:
             notes.append(spread_note(passages))
         if self._context.worker.problem and not asked.away:
             notes.append(self._context.worker.problem)
         total_ms = 1000 * (time.perf_counter() - started)
-        self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
+        embed_ms = asked.embed_ms + asked.channels.embed_ms
+        self._count(retrieval, embed_ms if asked.question.vector is not None else None)
         measures = _measures(retrieval, strategy) if retrieval else {}
         return SearchAnswer(
             items=passages,
@@ -288,10 +285,9 @@ class Searcher:
             embedded=embedded,
             chunks=chunks,
             notes=tuple(notes),
-            embed_ms=asked.embed_ms,
-            retrieve_ms=total_ms - asked.embed_ms,
-            measures=measures
-            | {"embed_ms": asked.embed_ms, "total_ms": total_ms, "result_count": len(passages)},
+            embed_ms=embed_ms,
+            retrieve_ms=total_ms - embed_ms,
+            measures=measures | {"embed_ms": embed_ms, "total_ms": total_ms, "result_count": len(passages)},
             scale=retrieval.scale if retrieval and not wanted.diversity and not wanted.reranker else None,
         )
 
@@ -299,7 +295,7 @@ class Searcher:
         self,
         request: SearchRequest,
         topics: TopicMap,
-        among: AbstractSet[int] | None,
+        among: ChunkKeys | None,
         *,
         embedded: int,
         started: float,
@@ -348,6 +344,23 @@ class Searcher:
             return None
         return await peer.search(request)
 
+    def _choose(
+        self,
+        text: str,
+        retrieval: Retrieval | None,
+        topics: TopicMap | None,
+        *,
+        limit: int,
+        wanted: Refinement,
+        chosen: bool,
+    ) -> tuple[Match, list[KnowledgeItem], list[str]]:
+        """Return the match, the passages of the answer, and notes on steps that failed. Blocks."""
+        match, found = self._assess(text, retrieval, chosen=chosen)
+        if topics is not None and found:
+            found = spread_by_topic(found, topics, limit=wanted.candidates(limit))
+        passages, notes = self._refiner.refine(text, found, limit=limit, wanted=wanted)
+        return match, mark_answer_sentences(text, passages), notes
+
     def _assess(
         self, text: str, retrieval: Retrieval | None, *, chosen: bool
     ) -> tuple[Match, dict[int, KnowledgeItem]]:
@@ -383,11 +396,17 @@ class Searcher:
             await context.worker.restore()
         return is_behind
 
-    async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
+    async def _ask(
+        self, text: str, among: ChunkKeys | None, strategy: Strategy, *, embeds: bool
+    ) -> _PendingSearch:
         """Embed a question if necessary; for `hybrid`, search words in parallel, and vectors afterwards."""
         in_parallel = embeds and strategy == "hybrid"
-        if in_parallel:
-            question = await to_thread.run_sync(self._translate, question)
+
+        def prepare() -> PreparedQuestion:
+            question = PreparedQuestion.of(text, among=among, space=self._context.reader.space)
+            return self._translate(question) if in_parallel else question
+
+        question = await to_thread.run_sync(prepare)
         asked = _PendingSearch(question, self._channels(question))
         if in_parallel:
             asked.hits = hits = ChannelHits()
@@ -555,7 +574,7 @@ class _PendingSearch:
         hits: their hits, if they are searched first; else None.
         notes: why the question was not embedded, or what is left out; empty if all is searched.
         away: why servers cannot be asked.
-        embed_ms: how long embedding took.
+        embed_ms: how long embedding the question took.
         damage: the damage of the lexical index.
         lacks_vectors: whether the question is answered without vectors, as their database cannot be asked.
         lacks_words: whether it is answered without words, as their search engine cannot be asked.

@@ -158,7 +158,7 @@ async def test_a_question_that_is_cancelled_ends_its_embedding(towns, embedder):
 async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, question):
     vector = (await films.embed([question]))[0]
     searcher = films._searcher
-    asked = await searcher._ask(PreparedQuestion.of(question, space=films.embedder_id), "hybrid", embeds=True)
+    asked = await searcher._ask(question, None, "hybrid", embeds=True)
     channels = Channels(
         films._words.searcher(),
         films._vectors.current(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import pytest
@@ -53,8 +54,17 @@ class Failing:
 
 
 class Sleeping:
+    """A reranker that never answers."""
+
+    def __init__(self) -> None:
+        self.began, self.ended = anyio.Event(), anyio.Event()
+
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
-        await anyio.sleep_forever()
+        self.began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.ended.set()
         raise AssertionError
 
 
@@ -207,6 +217,15 @@ async def test_a_reranker_is_not_waited_for_for_ever():
     assert len(answer.items) == 3
     assert answer.notes == ("not reranked: it took over 0.01 s",)
     knowledge_base.close()
+
+
+async def test_a_search_that_is_cancelled_ends_its_reranker(films):
+    reranker = Sleeping()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(films.search, "film", options=SearchOptions(reranker=reranker)))
+        await reranker.began.wait()
+        tasks.cancel_scope.cancel()
+    assert reranker.ended.is_set()
 
 
 async def test_a_document_that_goes_meanwhile_is_shown_as_it_was_found():
