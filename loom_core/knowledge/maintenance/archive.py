@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import zipfile
 from contextlib import contextmanager, suppress
@@ -257,9 +258,9 @@ def export(
     """
     if path.exists():
         raise InvalidInputError(f"There is already a file {path}.", advice="Choose another name.")
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")  # two may be written at once
     try:
-        with partial.open("wb") as file:
+        with partial.open("xb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=3) as archive:
                 with store.database.snapshot():
                     manifest = _write(store, archive, name, progress)

@@ -89,7 +89,8 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
         return AsyncAnthropic(
             # Without a key, the SDK would take one from the environment, whatever the vendor.
             api_key="unused",
-            base_url=self._connection.base_url,
+            # The address of other vendors' APIs ends with /v1, which is part of the path here.
+            base_url=self._connection.base_url.rstrip("/").removesuffix("/v1"),
             timeout=timeout,
             max_retries=0,
             default_headers=self._headers(),

@@ -41,7 +41,7 @@ def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
 
     Raises:
         InvalidInputError: a name is taken.
-        ConfigError: the file is broken, or cannot be written; it was left as it is. Or `trust.json` is.
+        ConfigError: the file or `trust.json` is broken, or cannot be written; the file was left as it is.
         StoreBusyError: another process writes it.
     """
 
@@ -54,12 +54,12 @@ def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
                 )
         for name, entry in entries.items():
             text = _FORMAT.put(text, SECTION, name, entry)
+        pins = ToolPins(home)
+        for name in filter(pins.of, entries):
+            pins.forget(name)  # before it is written: if this process is killed in between, people are asked
         return text
 
     _change(home, edit, lambda there: {**there, **entries})
-    pins = ToolPins(home)
-    for name in filter(pins.of, entries):
-        pins.forget(name)
 
 
 def drop_entry(home: Path, name: str) -> dict[str, Any]:

@@ -94,6 +94,19 @@ def test_what_is_imported_equals_what_was_exported(filled, open_kb, archive: Pat
     assert asyncio.run(other.check()).sound
 
 
+def test_two_exports_at_once_to_one_path_are_both_whole(filled, open_kb, tmp_path: Path):
+    path = tmp_path / "both.zip"
+
+    def export_again(done: int, _: int) -> None:
+        if done == 1:
+            export(filled.store, path, name="wissen")
+            take_in(open_kb(tmp_path / "first"), path)
+
+    export(filled.store, path, name="wissen", progress=export_again)
+    take_in(open_kb(tmp_path / "second"), path)
+    assert list(tmp_path.glob("*.partial")) == []
+
+
 def test_decisions_of_an_archive_hold_for_what_is_there_already(filled, archive: Path, tmp_path: Path):
     filled.aliases.merge("Ada Lovelace", "Charles Babbage")
     export(filled.store, tmp_path / "b.zip", name="wissen")

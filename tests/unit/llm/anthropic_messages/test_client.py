@@ -349,8 +349,9 @@ async def test_a_model_that_only_streams_is_asked_for_a_stream():
     assert fake.requests[0].body["stream"] is True
 
 
+@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/"])
 async def test_other_vendors_are_asked_at_their_own_address_with_their_own_key(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, ending: str
 ):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-for-others")
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "not-for-others")
@@ -359,7 +360,7 @@ async def test_other_vendors_are_asked_at_their_own_address_with_their_own_key(
     )
     seen: list[Any] = []
     spec = replace(DEEPSEEK, wire="anthropic_messages", headers={"x-own": "from-spec"})
-    address = "https://api.deepseek.com/anthropic"
+    address = f"https://api.deepseek.com/anthropic{ending}"
     async with _client_of(_app(_ANSWER, seen=seen), spec, base_url=address, key="deep-key") as client:
         answer = await client.complete(_request())
     assert answer.message.provider == "deepseek"
