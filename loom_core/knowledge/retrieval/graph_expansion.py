@@ -5,7 +5,9 @@ Three methods share one `Neighbourhood` of entities and passages, which reads ea
 - *Links.* A question such as "Who directed the film that X starred in?" is answered by a passage that holds
   few of its words: the passage about X names the film, and the film's own passage names the director. So the
   best passages are followed along their links ("mentions → is about"), and what they lead to is judged by
-  what the question still asks: the *residual* question, without what the seed already answers.
+  what the question still asks: the *residual* question, without what the seed already answers. Links count
+  as far as the question is about the passage that they start at: as far as it has the words of the title, or
+  names the subject. A look-up in a manual has few words of any title, and is answered by one passage.
 - *Walk.* Personalised PageRank: passages and entities near the best passages form a small graph; a random
   walk that keeps returning to those passages gives weight to what several of them are connected with
   (Gutiérrez et al., "HippoRAG", 2024, there over the whole graph). Only the neighbourhood is read, so that
@@ -47,6 +49,7 @@ __all__ = [
     "graph_channel",
     "link_entities",
     "links_from",
+    "title_share",
     "walk",
 ]
 
@@ -86,6 +89,8 @@ class LinkSettings:
     named: float = 0.3  # gain of a passage that is about an entity of the question
     seeds: int = 6
     hops: int = 2
+    unknown: float = 0.3  # share of a title's words in the question up to which its passage leads nowhere
+    known: float = 0.7  # and from which its links count in full
     base: float = 0.3  # score of a link, independent of its target's text
     unsure: float = 0.5  # a mention less sure than this makes a forward link weigh in proportion less
     certainty: float = 3.0  # exponent of the confidence: unsure subjects hardly link
@@ -110,8 +115,8 @@ class GraphExpansion:
 
 def links_from(
     neighbourhood: Neighbourhood, seeds: Sequence[int], settings: LinkSettings
-) -> tuple[list[PassageLink], dict[int, set[str]]]:
-    """Return all links that start at some chunks, and the names of the subjects of each."""
+) -> list[PassageLink]:
+    """Return all links that start at some chunks."""
     mentions = neighbourhood.mentions_in(seeds)
     own: defaultdict[int, dict[int, AboutRow]] = defaultdict(dict)
     for about in neighbourhood.abouts_in(seeds):
@@ -119,12 +124,7 @@ def links_from(
         if best is None or about.confidence > best.confidence:
             own[about.chunk][about.entity] = about
     links = _forward(neighbourhood, mentions, own, settings)
-    links += _sideways(neighbourhood, mentions, own, settings)
-    subjects = {
-        seed: {about.name for about in abouts.values() if about.source == "title"}
-        for seed, abouts in own.items()
-    }
-    return links, subjects
+    return links + _sideways(neighbourhood, mentions, own, settings)
 
 
 def _forward(
@@ -236,36 +236,52 @@ def expand(
     """
     settings = settings or LinkSettings()
     result = GraphExpansion(dict(first_stage), {}, {})
-    done: set[int] = set()
+    sure: dict[int, float] = {}
     for _ in range(settings.hops):
         best = nlargest(settings.seeds, result.scores, key=result.scores.__getitem__)
-        seeds = [key for key in dict.fromkeys([*best, *named]) if key not in done]
-        done.update(seeds)
+        seeds = [key for key in dict.fromkeys([*best, *named]) if key not in sure]
         if not seeds:
             break
-        links, subjects = links_from(neighbourhood, seeds, settings)
+        titles = neighbourhood.titles_of(seeds)
+        for seed in seeds:
+            share = 1.0 if seed in named else title_share(titles[seed], question.tokens, untitled=1.0)
+            certainty = min(1.0, max(0.0, (share - settings.unknown) / (settings.known - settings.unknown)))
+            link = result.links.get(seed)
+            sure[seed] = certainty if link is None else max(certainty, sure[link.seed])
+        top = max(result.scores.values(), default=0.0) or 1.0
+        before = {seed: result.scores.get(seed, 0.0) for seed in seeds if sure[seed]}
+        worth = {seed: weight * sure[seed] * (parent / top) ** 2 for seed, parent in before.items()}
+        links = links_from(neighbourhood, list(before), settings)
         if question.among is not None:
             links = [link for link in links if link.chunk in question.among]
-        _follow(question, links, subjects, first_stage, result, channels, weight, settings)
+        # Keep the links with the highest possible gain.
+        links = nlargest(settings.most, links, key=lambda link: worth[link.seed] * link.weight)
+        similarity = _residual(question, links, titles, first_stage, channels, settings)
+        _follow(links, before, worth, similarity, first_stage, result, settings)
     return result
 
 
+def title_share(titles: Iterable[set[str]], asked: Collection[str], *, untitled: float) -> float:
+    """Return the largest share of the tokens of one of some titles that a question has.
+
+    Args:
+        titles: the tokens of each; none is empty.
+        asked: the tokens of the question.
+        untitled: what is returned without a title.
+    """
+    return max((len(title.intersection(asked)) / len(title) for title in titles), default=untitled)
+
+
 def _follow(
-    question: PreparedQuestion,
     links: Sequence[PassageLink],
-    subjects: dict[int, set[str]],
+    before: dict[int, float],
+    worth: dict[int, float],
+    similarity: dict[tuple[int, int], float],
     first_stage: dict[int, float],
     result: GraphExpansion,
-    channels: Channels,
-    weight: float,
     settings: LinkSettings,
 ) -> None:
-    top = max(result.scores.values(), default=0.0) or 1.0
-    before = {seed: result.scores.get(seed, 0.0) for seed in {link.seed for link in links}}
-    worth = {seed: weight * (parent / top) ** 2 for seed, parent in before.items()}
-    # Keep the links with the highest possible gain.
-    links = nlargest(settings.most, links, key=lambda link: worth[link.seed] * link.weight)
-    similarity = _residual(question, links, subjects, first_stage, channels, settings)
+    """Raise the passages that links lead to; `before` are the scores of the passages that they start at."""
     for link in sorted(links, key=lambda link: -before[link.seed]):
         parent, direct = before[link.seed], first_stage.get(link.chunk, 0.0)
         value = worth[link.seed] * link.weight * (settings.base + similarity[link.seed, link.chunk])
@@ -280,7 +296,7 @@ def _follow(
 def _residual(
     question: PreparedQuestion,
     links: Sequence[PassageLink],
-    subjects: dict[int, set[str]],
+    titles: dict[int, list[set[str]]],
     first_stage: dict[int, float],
     channels: Channels,
     settings: LinkSettings,
@@ -289,7 +305,7 @@ def _residual(
     targets = defaultdict[int, set[int]](set)
     for link in links:
         targets[link.seed].add(link.chunk)
-    words = _residual_words(question, targets, subjects, channels)
+    words = _residual_words(question, targets, titles, channels)
     return {
         (seed, chunk): settings.found * first_stage.get(chunk, 0.0)
         + settings.residual * words[seed].get(chunk, 0.0)
@@ -301,16 +317,16 @@ def _residual(
 def _residual_words(
     question: PreparedQuestion,
     targets: dict[int, set[int]],
-    subjects: dict[int, set[str]],
+    titles: dict[int, list[set[str]]],
     channels: Channels,
 ) -> dict[int, dict[int, float]]:
     """Return the BM25 of each seed's targets for the words that the seed leaves open; the corpus's best is 1.
 
-    Seeds whose subjects the question does not name leave the same words open: they are asked for once.
+    Seeds of whose titles the question has no word leave the same words open: they are asked for once.
     """
     alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for seed in targets:
-        answered = {token for name in subjects.get(seed, ()) for token in analyse(name)}
+        answered = set[str]().union(*titles[seed])
         alike[tuple(token for token in question.tokens if token not in answered)].append(seed)
     asked = {tokens: {chunk for seed in seeds for chunk in targets[seed]} for tokens, seeds in alike.items()}
     found = channels.lexical_among(asked)
@@ -339,6 +355,17 @@ class Neighbourhood:
         self._mentions_of: dict[int, Edges] = {}
         self._abouts_of: dict[int, Edges] = {}
         self._documents: dict[int, int] = {}
+        self._titles: dict[int, list[set[str]]] = {}
+
+    def titles_of(self, chunks: Iterable[int]) -> dict[int, list[set[str]]]:
+        """Return the tokens of the titles of chunks, without titles that have none."""
+        chunks = list(chunks)
+        self._read_chunks(chunks)
+        for chunk in chunks:
+            if chunk not in self._titles:
+                names = {about.name for about in self._abouts_in[chunk] if about.source == "title"}
+                self._titles[chunk] = [tokens for name in names if (tokens := set(analyse(name)))]
+        return {chunk: self._titles[chunk] for chunk in chunks}
 
     def mentions_in(self, chunks: Iterable[int]) -> list[MentionRow]:
         """Return mentions in chunks, by chunk."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.retrieval.graph_expansion import PassageLink
+from loom_core.knowledge.retrieval.graph_expansion import PassageLink, title_share
 from loom_core.knowledge.text.analysis import analyse, words
 
 if TYPE_CHECKING:
@@ -140,16 +140,13 @@ def _read_seeds(
     best = nlargest(settings.seeds, scores, key=scores.__getitem__)
     least = settings.named * scores[best[0]]
     chosen = [*best, *(key for key in named if scores.get(key, 0.0) > least and key not in best)]
-    asked_for = set(question.tokens)
-    titles: dict[int, list[set[str]]] = {chunk: [] for chunk in chosen}
     subjects: dict[int, set[int]] = {chunk: set() for chunk in chosen}
     for about in neighbourhood.abouts_in(chosen):
         subjects[about.chunk].add(about.entity)
-        if about.source == "title" and (title := set(analyse(about.name))):
-            titles[about.chunk].append(title)
+    titles = neighbourhood.titles_of(chosen)
     seeds: list[_Seed] = []
     for chunk in chosen:
-        share = max((len(title & asked_for) / len(title) for title in titles[chunk]), default=0.0)
+        share = title_share(titles[chunk], question.tokens, untitled=0.0)
         sure = (share - settings.unknown) / (settings.known - settings.unknown)
         sure = 1.0 if chunk in named else min(1.0, sure)
         answered = set[str]().union(*titles[chunk])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.text.analysis import analyse_passage
+from loom_core.knowledge.text.analysis import analyse, analyse_passage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,9 @@ def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
 def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
     """Return the tokens of a chunk for the lexical index: of the same text as is embedded.
 
-    In addition to the tokens of `analyse` there are lookup tokens that differ from these: `mcdonald` for
-    `McDonald-Smith`, or a pair of characters with a mark between them.
+    Those of the last heading come once more, as it says what the passage is about. In addition to the tokens
+    of `analyse` there are lookup tokens that differ from these: `mcdonald` for `McDonald-Smith`, or a pair of
+    characters with a mark between them.
     """
     return index_token_text(title, heading_path, text).split()
 
@@ -43,6 +44,8 @@ def index_token_text(title: str, heading_path: Sequence[str], text: str) -> str:
     tokens = analyse_passage(dehyphenate(text), above=above)
     if whole := _rejoin_words(text):
         tokens = f"{tokens} {analyse_passage(whole)}"
+    if text and heading_path:
+        tokens = f"{tokens} {' '.join(analyse(heading_path[-1]))}"
     return tokens
 
 

@@ -113,7 +113,10 @@ def test_titles_and_headings_are_embedded_with_the_text_unless_it_says_them():
 
 
 def test_titles_and_headings_are_indexed_with_the_text():
-    assert index_tokens("Paris", ("知识图谱",), "Running") == ["pari", "知识", "图谱", "识图", "run"]
+    assert index_tokens("Paris", ("Places", "知识图谱"), "Running") == [
+        *("pari", "place", "知识", "图谱", "识图", "run"),
+        *("知识", "图谱", "识图"),  # the last heading once more
+    ]
 
 
 def test_parts_of_names_are_indexed_next_to_the_words():

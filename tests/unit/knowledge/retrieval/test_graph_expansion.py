@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,7 +41,7 @@ def links(web):
     names = {key: name for name, key in keys.items()}
 
     def of(*seeds: str):
-        found, _ = links_from(Neighbourhood(store.graph), [keys[seed] for seed in seeds], SETTINGS)
+        found = links_from(Neighbourhood(store.graph), [keys[seed] for seed in seeds], SETTINGS)
         return {(names[link.seed], link.kind, names[link.chunk], link.name) for link in found}
 
     return of
@@ -57,9 +59,9 @@ def test_links_lead_forward_to_what_is_mentioned_and_sideways_to_what_mentions_i
 def test_a_name_that_many_mention_connects_none_of_them(web):
     passages = {f"p{n}": ["Everywhere"] for n in range(SETTINGS.rare + 1)}
     store, keys = web(passages)
-    assert links_from(Neighbourhood(store.graph), [keys["p0"]], SETTINGS)[0] == []
+    assert links_from(Neighbourhood(store.graph), [keys["p0"]], SETTINGS) == []
     store, keys = web(dict(list(passages.items())[: SETTINGS.rare]))
-    found, _ = links_from(Neighbourhood(store.graph), [keys["p0"]], SETTINGS)
+    found = links_from(Neighbourhood(store.graph), [keys["p0"]], SETTINGS)
     assert {link.chunk for link in found} == {key for name, key in keys.items() if name != "p0"}
     assert {link.kind for link in found} == {"shared"}
 
@@ -69,7 +71,7 @@ def test_only_an_unsure_mention_makes_a_forward_link_weigh_less(web, confidence,
     store, keys = web(PASSAGES)
     with store.database.write() as db:
         db.execute("UPDATE mentions SET confidence = ?", (confidence,))
-    found, _ = links_from(Neighbourhood(store.graph), [keys["Kraus House"]], SETTINGS)
+    found = links_from(Neighbourhood(store.graph), [keys["Kraus House"]], SETTINGS)
     assert [link.weight for link in found if link.kind == "forward"] == [pytest.approx(share)]
 
 
@@ -82,7 +84,7 @@ def test_no_passage_of_a_long_page_is_what_a_name_means(web, is_one_page, weight
             db.execute("INSERT INTO abouts VALUES (?, ?, 'title', ?, 1.0)", (keys[name], about.entity, name))
             if is_one_page:
                 db.execute("UPDATE chunks SET document = ? WHERE key = ?", (about.document, keys[name]))
-    found, _ = links_from(Neighbourhood(store.graph), [keys["Seed"]], SETTINGS)
+    found = links_from(Neighbourhood(store.graph), [keys["Seed"]], SETTINGS)
     assert [link.weight for link in found if link.kind == "forward"] == [pytest.approx(weight)] * 3
 
 
@@ -94,7 +96,7 @@ def test_of_very_many_links_those_are_followed_that_may_give_most(web):
         db.execute(
             "UPDATE abouts SET confidence = 0.9 WHERE chunk NOT IN (?, ?)", (keys["Seed"], keys["Place7"])
         )
-    _, found, names = expanded(store, keys, "x", {"Seed": 1.0}, settings=few)
+    _, found, names = expanded(store, keys, "seed", {"Seed": 1.0}, settings=few)
     assert len(found.gained) == few.most
     assert "Place7" in {names[key] for key in found.gained}
 
@@ -117,7 +119,7 @@ def expanded(store, keys, question: str, scores: dict[str, float], **options):
 
 def test_a_target_never_ranks_above_its_seed_and_a_sideways_one_well_below(web):
     store, keys = web(PASSAGES)
-    scores, found, names = expanded(store, keys, "Wright Meramec museum", {"Kraus House": 1.0})
+    scores, found, names = expanded(store, keys, "Kraus House: Wright, Meramec, museum", {"Kraus House": 1.0})
     assert scores["Kraus House"] == 1.0
     assert 0 < scores["Frank Wright"] <= SETTINGS.cap
     assert 0 < scores["Meramec River"] <= SETTINGS.shared_cap
@@ -126,11 +128,11 @@ def test_a_target_never_ranks_above_its_seed_and_a_sideways_one_well_below(web):
 
 def test_the_second_hop_goes_on_from_what_the_first_found(web):
     store, keys = web(PASSAGES)
-    scores, found, names = expanded(store, keys, "x", {"Kraus House": 1.0})
+    scores, found, names = expanded(store, keys, "Kraus House", {"Kraus House": 1.0})
     link = found.links[keys["Wisconsin"]]
     assert (names[link.seed], link.kind) == ("Frank Wright", "forward")
     assert scores["Wisconsin"] < scores["Frank Wright"]
-    one_hop, _, _ = expanded(store, keys, "x", {"Kraus House": 1.0}, settings=LinkSettings(hops=1))
+    one_hop, _, _ = expanded(store, keys, "Kraus House", {"Kraus House": 1.0}, settings=LinkSettings(hops=1))
     assert "Wisconsin" not in one_hop
 
 
@@ -141,10 +143,26 @@ def test_what_the_question_still_asks_decides_between_targets(web):
     assert scores["Carl Dorn"] > scores["Anna Berg"]
 
 
+def test_links_count_as_far_as_the_question_has_the_title_or_names_the_subject(web):
+    store, keys = web(PASSAGES)
+
+    def gain(question: str, **options: Any) -> float:
+        _, found, _ = expanded(store, keys, question, {"Kraus House": 1.0, "Museum": 0.1}, **options)
+        return found.gained.get(keys["Frank Wright"], 0.0)
+
+    whole = gain("Who built Kraus House?")
+    assert 0 < gain("Who built the house?") < whole
+    assert gain("Who built it?") == 0
+    assert gain("Who built it?", named=[keys["Kraus House"]]) == whole
+    with store.database.write() as db:
+        db.execute("UPDATE abouts SET source = 'text'")
+    assert gain("Who built it?") == whole, "without a title nothing is known"
+
+
 def test_filters_hold_for_what_links_lead_to(web):
     store, keys = web(PASSAGES)
     allowed = frozenset({keys["Kraus House"], keys["Meramec River"]})
-    scores, _, _ = expanded(store, keys, "x", {"Kraus House": 1.0}, among=allowed)
+    scores, _, _ = expanded(store, keys, "Kraus House", {"Kraus House": 1.0}, among=allowed)
     assert scores.keys() == {"Kraus House", "Meramec River"}
 
 
