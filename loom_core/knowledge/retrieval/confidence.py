@@ -9,7 +9,7 @@ Machines", 1999), fitted on answerable and unanswerable questions, English and C
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log10
 from typing import TYPE_CHECKING, Literal
 
@@ -61,6 +61,11 @@ class LanguageSimilarity:
     mean: float
     size: int
     usual: float | None
+
+    def relative_to(self, ceiling: float) -> LanguageSimilarity:
+        """Return the same with cosines as shares of the highest that is possible."""
+        usual = None if self.usual is None else self.usual / ceiling
+        return replace(self, best=self.best / ceiling, mean=self.mean / ceiling, usual=usual)
 
     def is_comparable(self, shared: bool) -> bool:
         """Whether a baseline for the cosine is known.

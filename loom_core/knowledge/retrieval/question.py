@@ -15,7 +15,7 @@ from loom_core.errors import EmbeddingError
 from loom_core.knowledge.filters import Filters, filter_names, parse_filters
 from loom_core.knowledge.retrieval.current_embedder import LanguageCentroids, embedder_language_groups
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
-from loom_core.knowledge.text.languages import detect_language
+from loom_core.knowledge.text.languages import detect_language, language_group
 from loom_core.knowledge.validation import check_limit, question_text
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.knowledge.retrieval.channels import PreparedQuestion
+    from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
     from loom_core.knowledge.store import KnowledgeStore
 
@@ -105,10 +106,28 @@ class QuestionPreparer:
         own = frozenset({language})
         return own if groups is None else own & groups
 
-    @property
-    def is_semantic(self) -> bool:
-        """Whether the cosine measures similarity in meaning."""
-        return self._embedder is not None and self._embedder.semantic
+    def calibrate_nearness(
+        self, text: str, nearness: Sequence[LanguageSimilarity]
+    ) -> list[LanguageSimilarity] | None:
+        """Return similarities with 1 as the highest cosine of every language.
+
+        Args:
+            text: the question.
+            nearness: how near it is to the passages of each language.
+
+        Returns:
+            None if the cosine does not measure similarity in meaning.
+        """
+        embedder = self._embedder
+        if embedder is None or not embedder.semantic:
+            return None
+        if (ceiling := embedder.cross_script_ceiling) == 1:
+            return list(nearness)
+        is_alphabetic = language_group(detect_language(text)) == "alphabetic"
+        return [
+            each if (each.language == "alphabetic") == is_alphabetic else each.relative_to(ceiling)
+            for each in nearness
+        ]
 
     def centroids(
         self, question: PreparedQuestion, languages: frozenset[str]

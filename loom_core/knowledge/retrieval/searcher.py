@@ -372,7 +372,7 @@ class Searcher:
             chosen: whether filters selected the passages: then they are returned even if they match poorly.
         """
         found = items(self._context.store, retrieval.found if retrieval else ())
-        nearness = retrieval.nearness if retrieval and self._context.reader.is_semantic else None
+        nearness = self._context.reader.calibrate_nearness(text, retrieval.nearness) if retrieval else None
         match = assess_match(text, list(found.values()), nearness=nearness)
         if match.verdict == "none" and not chosen:
             return match, {}

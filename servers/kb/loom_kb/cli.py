@@ -193,8 +193,8 @@ def _options(command: argparse.ArgumentParser) -> None:
         "--embedder",
         default="auto",
         metavar="NAME",
-        help="for new knowledge bases: auto, e5-small, minilm, static, hashing; a server's model, such as"
-        " openai:text-embedding-3-small or ollama:bge-m3; or a configuration as JSON",
+        help="for new knowledge bases: auto, e5-small, e5-small+bge-small-en, minilm, static, hashing; a"
+        " server's model, such as openai:text-embedding-3-small or ollama:bge-m3; or a configuration as JSON",
     )
     command.add_argument(
         "--vectors",

