@@ -251,9 +251,14 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
 
     bar = ProgressBar("embedding", "passages")
     before = knowledge_base.embedder_id
-    await knowledge_base.change_embedder(
-        create_embedder(args.embedder), progress=lambda: bar.show(*knowledge_base.reembedding_progress())
-    )
+
+    def show() -> None:
+        if knowledge_base.next_embedder():  # until it has taken over
+            bar.show(*knowledge_base.reembedding_progress())
+
+    await knowledge_base.change_embedder(create_embedder(args.embedder), progress=show)
+    _, total = await to_thread.run_sync(knowledge_base.coverage)
+    bar.show(total, total, final=True)
     if args.json:
         out_json({"name": args.kb, "before": before, "embedder": knowledge_base.embedder_id})
     else:
