@@ -16,6 +16,7 @@ from loom_core.llm.structured import read_value
 from loom_core.llm.text import compact_json
 from loom_core.pii import PII_KINDS, PiiKind, mask_pii
 from loom_core.tools.patterns import text_search
+from loom_core.tools.permission.rule import leaves
 
 if TYPE_CHECKING:
     from loom_core.runs.run import Run
@@ -120,8 +121,10 @@ class DenyPattern(Hooks):
         return self._veto("input", text)
 
     async def before_tool(self, run: Run, planned: PlannedCall) -> Mapping[str, Any] | Veto | None:
-        """Refuse a call by its arguments, as JSON."""
-        return self._veto("calls", json.dumps(dict(planned.arguments), ensure_ascii=False, default=repr))
+        """Refuse a call by its arguments: as JSON, or by a text in them, in which JSON escapes line ends."""
+        arguments = json.dumps(dict(planned.arguments), ensure_ascii=False, default=repr)
+        vetoes = (self._veto("calls", text) for text in (arguments, *leaves(planned.arguments)))
+        return next(filter(None, vetoes), None)
 
     async def before_result(self, run: Run, planned: PlannedCall, result: CallResult) -> str | Veto | None:
         """Withhold a result."""

@@ -54,7 +54,7 @@ def text_search(expression: str, *, ignore_case: bool = False) -> Matcher:
             f"The pattern cannot be used: {found}.",
             advice="Correct it, do without look-arounds and back references, or search for a plain text.",
         )
-    return found
+    return lambda text: found(_without_surrogates(text))
 
 
 def _compile_expression(expression: str) -> Matcher | str:
@@ -119,10 +119,12 @@ def _whole(expression: str, *, any_form: bool) -> Matcher:
         )
 
     def fits(text: str) -> bool:
-        if not text.isascii():
-            # The engine refuses lone surrogates: a text with one must not evade a rule.
-            text = text.encode("utf-8", "replace").decode()
-            text = normalize("NFC", text) if any_form else text
-        return search(text)
+        text = _without_surrogates(text)
+        return search(normalize("NFC", text) if any_form else text)
 
     return fits
+
+
+def _without_surrogates(text: str) -> str:
+    """Return a text that the engine can search: it refuses lone surrogates, which must not evade a rule."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -141,6 +141,16 @@ async def test_a_refused_input_fails_the_run_before_the_model_and_leaves_the_con
     assert error["failure"] == "guardrail"
 
 
+@pytest.mark.parametrize("text", ["drop table t", "drop\n\ttable t", "drop table t \ud800"])
+async def test_no_form_of_a_text_evades_a_denied_pattern(text: str) -> None:
+    deny = DenyPattern(r"drop\s+table", "Not that.", on=["input", "calls", "answer"])
+    llm = MockLLM([call("look_up", name=text), text, text])
+    agent = Agent(llm, tools=[look_up], hooks=[deny])
+    assert (await agent.run("x")).problem.startswith("The answer was refused: Not that.")
+    assert llm.tool_results == ["The call was not made: Not that."]
+    assert (await agent.run(text)).problem.startswith("The input was refused: Not that.")
+
+
 async def test_a_denied_call_is_not_made_and_a_denied_result_is_not_read() -> None:
     llm = MockLLM([[call("look_up", name="root"), call("look_up", name="ada")], "好"])
     hooks = [DenyPattern("root", "Not that one.", on=["calls"]), DenyPattern("138", "No.", on=["results"])]
