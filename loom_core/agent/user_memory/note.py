@@ -40,7 +40,8 @@ LONGEST_NOTE = 500
 _STATED = re.compile(r"\d|[=:：]|\bis\b|\bare\b|是|为", re.IGNORECASE)
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){13,18}(?!\d)")
 _IDENTITY_CARD = re.compile(r"(?<!\d)\d{17}[\dXx](?!\d)")  # of China
-_IGNORED = re.compile(r"[\W_]+")
+# White space and the punctuation of sentences; no signs with a meaning, as in `C++`, `A-` and `1.5`.
+_IGNORED = re.compile(r"""[\s,.:;!?。、…'"“”‘’]+(?!\d)""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,7 @@ def is_storable(text: str) -> bool:
 
 
 def same_text(one: str, other: str) -> bool:
-    """Whether two texts are the same but for case, width, white space and punctuation."""
+    """Whether two texts are the same but for case, width, white space and the punctuation of sentences."""
     return _bare(one) == _bare(other)
 
 

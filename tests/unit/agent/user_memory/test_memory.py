@@ -58,6 +58,15 @@ async def test_users_are_listed_after_an_upgrade(memory: UserMemory, tmp_path: P
     assert await memory.users() == ["ada"]
 
 
+@pytest.mark.parametrize(
+    "texts", [("I take 15 mg.", "I take 1.5 mg."), ("I write C", "I write C++"), ("A+", "A-")]
+)
+async def test_a_correction_of_a_sign_is_stored(memory: UserMemory, texts: tuple[str, str]) -> None:
+    [first] = await _add(memory, "ada", texts[0])
+    await memory.add("ada", [NewNote(text=texts[1], replaces=first.id)])
+    assert [each.text for each in await memory.notes("ada")] == [texts[1]]
+
+
 async def test_a_fact_is_stored_once_and_a_correction_takes_its_place(memory: UserMemory) -> None:
     [first] = await _add(memory, "ada", "I live in Leeds")
     assert await _add(memory, "ada", " i live in  LEEDS!", "I live in Leeds.") == [first, first]
