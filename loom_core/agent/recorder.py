@@ -176,9 +176,11 @@ class RunState:
         """Replace the messages of the user that the model has not read yet."""
         old = self.replies[len(self.replies) - len(texts) :]
         self.replies[len(self.replies) - len(texts) :] = texts
+        place = 0
         for before, after in zip(old, texts, strict=True):
-            place = self.inbox.index(UserMessage((TextPart(before),)))
+            place = self.inbox.index(UserMessage((TextPart(before),)), place)
             self.inbox[place] = UserMessage((TextPart(after),))
+            place += 1
 
     def replace_last_text(self, text: str, *, final: Mapping[str, Any] | None = None) -> None:
         """Replace the text of the last answer in the conversation, but no result of a call that ends the run.

@@ -124,6 +124,25 @@ async def test_a_message_while_the_run_works_is_input_too() -> None:
         assert RunState.restore(log.steps).replies == ["抄送[email]"]
 
 
+async def test_changed_messages_stay_in_order() -> None:
+    class Next(Hooks):
+        async def before_input(self, run: Run, text: str) -> str | Veto | None:
+            return {"one": "two", "two": "three"}.get(text)
+
+    @tool(read_only=True, open_world=False)
+    async def wait() -> str:
+        """Wait for two messages."""
+        (run,) = await agent.journal.runs()
+        await agent.journal.send_commands(run.id, Reply(text="one"), Reply(text="two"))
+        await agent.journal.wait_until_applied(run.id, seconds=10)
+        return "done"
+
+    llm = MockLLM([call("wait"), "ok"])
+    agent = Agent(llm, tools=[wait], hooks=[Next()])
+    await agent.run("count")
+    assert [each.text for each in llm.calls[-1].messages[-2:]] == ["two", "three"]
+
+
 async def test_a_refused_input_fails_the_run_before_the_model_and_leaves_the_conversation() -> None:
     llm, memory = MockLLM(["你好"]), InMemoryMemory()
     agent = Agent(
