@@ -133,7 +133,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         state = self._record.state
         guard = None if self._parts.guard is None else self._parts.guard()
         if guard is not None:
-            guard.replay(state.conversation())
+            guard.replay(state.conversation_of_run())
         pipeline = self._parts.pipeline(self._record.run)
         for approved in state.approved:
             pipeline.remember(approved)

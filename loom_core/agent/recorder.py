@@ -147,6 +147,15 @@ class RunState:
         results = (call.result for call in self.calls.values() if call.result is not None)
         return [*self.history, *results, *self.inbox]
 
+    def conversation_of_run(self) -> list[Message]:
+        """Return the conversation from the goal on, without that of earlier runs of the session."""
+        said = self.conversation()
+        goals = (n for n, each in enumerate(said) if isinstance(each, UserMessage) and self._is_goal(each))
+        return said[max(goals, default=0) :]
+
+    def _is_goal(self, message: UserMessage) -> bool:
+        return message.parts[-1:] == (TextPart(self.goal),)
+
     def start(self, history: Sequence[Message]) -> None:
         """Start the run; the last message ends with the goal."""
         self.history, self.goal = list(history), _goal_of(history)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_core.agent import Agent
 from loom_core.agent.loop_guard import LoopGuard, canonical_arguments, with_reminder
 from loom_core.llm.messages import (
     AssistantMessage,
@@ -17,6 +18,8 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
+from loom_core.testing import MockCall, MockLLM
+from loom_core.tools import tool
 from loom_core.tools.calls import NO_OUTPUT
 
 
@@ -277,3 +280,19 @@ def test_a_reminder_stands_behind_the_result():
     message = with_reminder(ToolMessage("a", (TextPart("晴"),)), "Do something else.")
 
     assert message.text == "晴\n\n<reminder>Do something else.</reminder>"
+
+
+async def test_a_question_that_a_user_asks_again_is_no_loop():
+    @tool(read_only=True, open_world=False)
+    async def status() -> str:
+        """Say how it is."""
+        return "all well"
+
+    llm = MockLLM(lambda request: MockCall("status") if request.messages[-1].role == "user" else "好")
+    async with Agent(llm, tools=[status]) as agent:
+        result = await agent.run("现在状态如何？")
+        for _ in range(4):
+            result = await agent.run("现在状态如何？", session_id=result.session_id)
+
+    assert result.status == "completed"
+    assert llm.tool_results == ["all well"] * 5
