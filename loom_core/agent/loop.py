@@ -179,7 +179,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
     def _conclude(self) -> FinalAnswer | Reprompt | None:
         """Conclude from the last answer, or from a call that ends the run; None if the work goes on."""
         state = self._record.state
-        if state.final is not None and not state.inbox:
+        if state.final is not None and not state.has_news:
             return FinalAnswer(**state.final)
         if state.answer is not None and not state.calls:
             return conclude(state, schema=self._schema, model=self._parts.answer_model, notices=self._notices)
@@ -216,7 +216,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         await self._ending.learn_notes()
         await record.commit()
         self._apply_commands()  # commands sent before the end must not be lost
-        if record.paused or record.state.inbox or self._abort is not None:
+        if record.paused or record.state.has_news or self._abort is not None:
             await record.commit()
             return False
         record.record_finish(final.output, final.structured)

@@ -142,6 +142,14 @@ class RunState:
         """The text of the last answer, with the beginning from earlier answers; empty if there is none."""
         return self.prefix + (self.answer.content if self.answer is not None else "")
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the model has to read something before the run can end.
+
+        If a call has ended the run, only a message of the user keeps it from that, but no late passages.
+        """
+        return bool(self.inbox if self.final is None else self.unread)
+
     def conversation(self) -> list[Message]:
         """Return the history with the results of the last calls and the inbox."""
         results = (call.result for call in self.calls.values() if call.result is not None)

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 
 from loom_core.agent.agent import Agent
+from loom_core.agent.teams.multi_agent import MultiAgentSystem
 from loom_core.errors import SourceError
 from loom_core.knowledge.sources.context_retriever import ContextRetriever
 from loom_core.llm.interface import StreamChunk
@@ -117,6 +118,15 @@ async def test_a_final_answer_is_given_again_if_passages_came_while_it_was_writt
     async with _agent(llm, llm.source) as agent:
         assert (await agent.run(_GOAL)).output == "大麻"
     assert _ROPE in llm.calls[1].messages[-1].text
+
+
+async def test_passages_that_come_late_do_not_hold_up_a_handoff() -> None:
+    llm = Slow([MockAnswer(calls=(ToolCallPart("c", "handoff_to_ropes"),)), "I have handed you over."])
+    llm.source = Source(at_once=False)
+    front = _agent(llm, llm.source, name="front", description="Greets.")
+    ropes = Agent(MockProvider(["大麻"]), name="ropes", description="Knows ropes.")
+    result = await MultiAgentSystem([front, ropes]).run(_GOAL)
+    assert result.output == "大麻"
 
 
 async def test_a_final_answer_does_not_wait_for_passages() -> None:
