@@ -26,7 +26,7 @@ from loom_core.observability.spans import INVOKE_AGENT
 from loom_core.runs.executor import RunExecutor
 from loom_core.runs.run import Run, RunUsage
 from loom_core.tools.calls import UNKNOWN_TOOL, CallResult
-from loom_core.tools.execution.call_run import abandon_call
+from loom_core.tools.execution.call_run import CLEANUP_SECONDS, abandon_call
 from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.permission.permissions import UnapprovedToolError
 
@@ -403,12 +403,14 @@ class AnswerReview:
         record: records the outcome.
         schema: schema of the final answer.
         notices: texts for the model.
+        seconds: timeout of the hooks when the run has ended without a final answer.
     """
 
     hooks: Sequence[Hooks]
     record: AgentRunRecorder
     schema: OutputSchema | None
     notices: Notices
+    seconds: float = CLEANUP_SECONDS
 
     async def review(self, final: FinalAnswer) -> FinalAnswer | Reprompt:
         """Return the answer that ends the run, or the reprompt with which the model answers again.
@@ -446,11 +448,12 @@ class AnswerReview:
         return final
 
     async def review_unfinished(self, text: str) -> str:
-        """Return as much of the output of a run without a final answer as the hooks let through."""
+        """Return as much of the output of a run without a final answer as the hooks let through in time."""
         for hooks in self.hooks if text else ():
             try:
-                said = await call_hook(hooks, "before_answer", hooks.before_answer, self.record.run, text)
-            except HookError:
+                with anyio.fail_after(self.seconds):
+                    said = await call_hook(hooks, "before_answer", hooks.before_answer, self.record.run, text)
+            except (HookError, TimeoutError):
                 return ""
             if isinstance(said, Veto | AskAgain):
                 return ""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from loom_core.agent import (
@@ -21,7 +22,9 @@ from loom_core.agent import (
     Run,
     Veto,
 )
-from loom_core.agent.recorder import RunState
+from loom_core.agent.loop import AnswerReview
+from loom_core.agent.notices import Notices
+from loom_core.agent.recorder import AgentRunRecorder, RunState
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.llm.messages import AssistantMessage
 from loom_core.runs.memory import InMemoryMemory
@@ -158,6 +161,19 @@ async def test_a_refused_input_fails_the_run_before_the_model_and_leaves_the_con
     assert len(await memory.messages(first.session_id)) == 2
     (error,) = await _events(agent, result.run_id, "error")
     assert error["failure"] == "guardrail"
+
+
+async def test_a_hook_that_hangs_does_not_keep_a_run_from_its_end() -> None:
+    class Hangs(Hooks):
+        async def before_answer(self, run: Run, answer: str) -> str | AskAgain | Veto | None:
+            await anyio.sleep_forever()
+
+    agent = Agent(MockLLM(["好"]))
+    log = await agent.journal.claim((await agent.journal.create(agent.request("x"))).id)
+    assert log is not None
+    async with log:
+        review = AnswerReview([Hangs()], AgentRunRecorder(log), None, Notices(), seconds=0.01)
+        assert await review.review_unfinished("half an answer") == ""
 
 
 @pytest.mark.parametrize("text", ["drop table t", "drop\n\ttable t", "drop table t \ud800"])
