@@ -130,7 +130,7 @@ class AgentService:
         """
         file = await to_thread.run_sync(self.load)
         caller = current_caller()
-        latest = await self._latest_in(session_id)
+        latest = await self.latest_in(session_id)
         name = profile or (latest.request.profile if latest is not None else file.default)
         if not caller.may_use(name):
             raise _no_profile(name, [each for each in file.profiles if caller.may_use(each)])
@@ -393,11 +393,16 @@ class AgentService:
         Raises:
             NotFoundError: the caller has no such session.
         """
-        for run in await self.runs(session_id=session_id, limit=1):
-            return run
-        raise NotFoundError(
-            f"There is no session {session_id[:200]!r}.", advice="Use the session_id of an answer."
-        )
+        if (run := await self.latest_in(session_id)) is None:
+            raise NotFoundError(
+                f"There is no session {session_id[:200]!r}.", advice="Use the session_id of an answer."
+            )
+        return run
+
+    async def latest_in(self, session_id: str) -> Run | None:
+        """Return a session's latest run; None for an unknown or a new session."""
+        runs = await self.runs(session_id=session_id, limit=1) if session_id else []
+        return runs[0] if runs else None
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[StreamEvent]:
         """Return the events of a run, oldest first.
@@ -450,11 +455,6 @@ class AgentService:
         """Return the run; if this process cannot continue it now, with the reason as its problem."""
         problem = self._engine.held.get(run.id, "") if run.status == "working" else ""
         return replace(run, problem=problem) if problem else run
-
-    async def _latest_in(self, session_id: str) -> Run | None:
-        """Return a session's latest run; None for an unknown or a new session."""
-        runs = await self.runs(session_id=session_id, limit=1) if session_id else []
-        return runs[0] if runs else None
 
 
 def _is_for_run(decision: ApprovalDecision | InputResponse) -> bool:

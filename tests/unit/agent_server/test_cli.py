@@ -83,6 +83,15 @@ def test_a_run_reads_attached_files(command, tmp_path):
     assert "nothing.png does not exist.\n  Check the path." in err
 
 
+def test_data_in_a_session_have_the_types_of_its_profile(command, home):
+    shop = {"context": {"properties": {"customer": {"type": "string"}}, "required": ["customer"]}}
+    (home / "agent.json").write_text(json.dumps({"profiles": {"a": {}, "shop": shop}}), encoding="utf-8")
+    code, out, _ = command("run", "x", "--profile", "shop", "--context", "customer=7", "--json")
+    assert code == 0
+    session = json.loads(out)["session_id"]
+    assert command("run", "x", "--session", session, "--context", "customer=8")[0] == 0
+
+
 def test_a_run_that_waits_for_someone_says_how_to_decide_and_goes_on_then(command):
     code, out, _ = command("run", "请记一条笔记：灯塔", "--json")
     assert code == 3

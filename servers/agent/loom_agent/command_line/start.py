@@ -57,6 +57,8 @@ async def start_run(
         "seconds": args.seconds,
     }
     profile = profile or args.profile
+    if not profile and (latest := await service.latest_in(session)) is not None:
+        profile = latest.request.profile
     config = (await to_thread.run_sync(service.load)).profile(profile).context
     schema = None if config is None else config.object_schema()
     return await service.start(
