@@ -308,7 +308,7 @@ class RunFinalizer:
     async def finish_aborted(self, abort: Abort) -> None:
         """Finish a run that was aborted."""
         await self._close_calls(self.notices.translate(abort.reason))
-        await self.save_conversation()
+        await self._try_to_save()
         problem, output = self.notices.describe_abort(by=abort.by, reason=abort.reason), await self._output()
         self.record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=output)
 
@@ -317,10 +317,7 @@ class RunFinalizer:
         if isinstance(error, UnapprovedToolError):
             _log.warning("run %s has failed: %s", self.record.run.id, error)
         await self._close_calls(error.message)
-        try:
-            await self.save_conversation()
-        except LoomError as forgotten:
-            _log.warning("the conversation of run %s is not saved: %s", self.record.run.id, forgotten)
+        await self._try_to_save()
         if isinstance(error, UnapprovedToolError):
             said = error.said
         else:
@@ -331,6 +328,13 @@ class RunFinalizer:
         """Save the conversation to the memory, unless the run never began."""
         if conversation := self.record.state.conversation():
             await self.parts.memory.replace(self.record.run.request.session_id, conversation)
+
+    async def _try_to_save(self) -> None:
+        """Save the conversation; log any error, as the run must end whatever a program's memory raises."""
+        try:
+            await self.save_conversation()
+        except Exception as error:  # noqa: BLE001 - see above
+            _log.warning("the conversation of run %s is not saved: %s", self.record.run.id, error)
 
     async def learn_notes(self) -> None:
         """Extract notes about the user from what they wrote in the run; this time does not count for it."""

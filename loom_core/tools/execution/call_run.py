@@ -391,7 +391,7 @@ async def abandon_call(toolbox: Toolbox, name: str, context: CallContext) -> Map
     try:
         with anyio.move_on_after(CLEANUP_SECONDS):
             return await toolbox.find(name).abandon(context=context) or {}
-    except LoomError as error:
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises, the call or its run must end
         _log.warning("work for the call %s may still be running: %s", context.call_id, error)
     return {}
 

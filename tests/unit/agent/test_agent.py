@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +19,16 @@ from loom_core.agent.result import RunResult
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.llm import OpenAICompatibleProvider
 from loom_core.llm.interface import ChatRequest, LLMProvider, LLMResponse
-from loom_core.llm.messages import ToolCallPart, ToolMessage
+from loom_core.llm.messages import Message, ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
+from loom_core.runs.commands import Abort
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.tools.function_tool import tool
+from loom_core.tools.interface import CallContext, ToolOutput
 from tests.fixtures.adding_agents import add, calling, event_types, tool_call
 from tests.fixtures.local_server import LocalServer
+from tests.fixtures.tool_turns import Doing
 
 
 class _Leave(BaseModel):
@@ -244,6 +247,31 @@ async def test_an_error_of_the_driver_ends_the_stream(caplog: pytest.LogCaptureF
         async for _ in agent.stream("answer"):
             pass
     await agent.aclose()
+
+
+class _Full(InMemoryMemory):
+    async def replace(self, session_id: str, messages: Sequence[Message]) -> None:
+        raise OSError("The disk is full.")
+
+
+class _Stuck(Doing):
+    async def abandon(self, *, context: CallContext) -> None:
+        raise OSError("The connection is lost.")
+
+
+async def test_a_run_ends_whatever_its_memory_and_its_tools_raise() -> None:
+    async def wait(arguments: Any, context: CallContext) -> ToolOutput:
+        await agent.send_command(context.run_id, Abort())
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    agent = Agent(
+        MockProvider([calling(tool_call("wait")), "好"]), tools=[_Stuck("wait", wait)], memory=_Full()
+    )
+    assert (await agent.run("x")).status == "aborted"
+    with pytest.raises(OSError, match="disk is full"):
+        await agent.run("x")
+    assert [each.status for each in await agent.journal.runs()] == ["failed", "aborted"]
 
 
 async def test_one_agent_may_have_many_runs_at_once() -> None:
