@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from loom_core.agent.user_memory.extraction import extract_notes, find_notes
 from loom_core.agent.user_memory.note import NewNote, Note, NoteSource, clean_text, is_storable, same_text
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, StoreBusyError
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, StoreBusyError, StoreError
 from loom_core.paths import loom_home
 from loom_core.runs.run import is_for_call
 
@@ -267,7 +267,13 @@ class UserMemory:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
         from loom_core.knowledge.retrieval.config import RAGConfig
 
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"The folder {self._folder} cannot be created: {error.strerror or error}.",
+                advice="Make it writable, or choose another one for the notes about users.",
+            ) from error
         config = RAGConfig(extraction=ExtractionConfig(enabled=False))
         try:
             store = GraphRAGKnowledgeBase("notes", path=folder, embedder=embedder, config=config)

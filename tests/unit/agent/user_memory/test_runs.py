@@ -148,6 +148,13 @@ async def test_an_extraction_that_fails_fails_no_run(tmp_path: Path, answer: Any
     assert await memory.notes("ada") == []
 
 
+async def test_a_folder_that_cannot_be_made_fails_no_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    memory = UserMemory(tmp_path / "file" / "memory", embedder=HashingEmbedder())
+    async with Agent(MockLLM(["Hello"]), user_memory=memory) as agent:
+        assert (await agent.run("My name is Ada.", caller="ada")).output == "Hello"
+
+
 async def test_the_two_kinds_of_memory_are_not_confused(memory: UserMemory) -> None:
     with pytest.raises(ConfigError, match="`memory` cannot be") as wrong:
         Agent(MockLLM([]), memory=memory)  # type: ignore[arg-type] - a mistake of the caller
