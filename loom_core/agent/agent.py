@@ -33,7 +33,7 @@ from loom_core.agent.parts import AgentParts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
 from loom_core.agent.steps import ForkOptions, ForkPlan
-from loom_core.agent.user_memory.recall import approve_remember, explain_memory, memory_tools
+from loom_core.agent.user_memory.recall import explain_memory, memory_tools
 from loom_core.blocking import run_blocking
 from loom_core.config import defaults
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
@@ -583,12 +583,11 @@ class Agent:
                 return run
 
     def _pipeline(self, run: Run) -> ToolPipeline:
-        permissions = self._permissions.for_run()
-        if self.parts.user_memory is not None:
-            approve_remember(self.parts.toolbox, permissions)
+        # The memory is given to be used.
+        free = [] if self.parts.user_memory is None else [self.parts.toolbox.find("remember")]
         return ToolPipeline(
             self.parts.toolbox,
-            permissions=permissions,
+            permissions=self._permissions.for_run(free=free),
             scheduler=self.scheduler,
             priority=self._priority,
             output_tokens=self._output_tokens,

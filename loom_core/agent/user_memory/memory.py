@@ -18,7 +18,14 @@ from anyio import to_thread
 
 from loom_core.agent.user_memory.extraction import extract_notes, find_notes
 from loom_core.agent.user_memory.note import NewNote, Note, NoteSource, clean_text, is_storable, same_text
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError, StoreBusyError, StoreError
+from loom_core.errors import (
+    ConfigError,
+    InvalidInputError,
+    LoomError,
+    NotFoundError,
+    StoreBusyError,
+    StoreError,
+)
 from loom_core.paths import loom_home
 from loom_core.runs.run import is_for_call
 

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from loom_core.agent.user_memory.note import Note
     from loom_core.runs.run import Run
     from loom_core.tools.interface import Tool
-    from loom_core.tools.permission.permissions import Permissions
-    from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["approve_remember", "explain_memory", "memory_tools", "recall_notes"]
+__all__ = ["explain_memory", "memory_tools", "recall_notes"]
 
 _log = logging.getLogger(__name__)
 
@@ -156,14 +154,6 @@ def memory_tools(memory: UserMemory) -> list[Tool]:
         return "\n".join(told)
 
     return [remember, recall, forget]
-
-
-def approve_remember(toolbox: Toolbox, permissions: Permissions) -> None:
-    """Approve `remember` for a run, unless a rule is about it: the memory is given to be used."""
-    remember = toolbox.find("remember")
-    decision = permissions.decide(remember, {})
-    if decision.rule is None and decision.action == "ask":
-        permissions.remember(remember)
 
 
 def _user(memory: UserMemory) -> tuple[Run, str]:

@@ -114,6 +114,7 @@ class Permissions:
         folder = (Path.cwd() if base is None else base.absolute()).as_posix()
         self._shared = _Shared(folder, otherwise, approved={each.name: each for each in approved})
         self._approved_here: dict[str, ToolIdentity] = {}
+        self._free: frozenset[ToolIdentity] = frozenset()
         self.rules = tuple(rules)
 
     @property
@@ -131,11 +132,16 @@ class Permissions:
         """Tools that a person approved for always; callers may store them."""
         return tuple(self._shared.approved.values())
 
-    def for_run(self) -> Permissions:
-        """Return these permissions with separate approvals for one run."""
+    def for_run(self, *, free: Iterable[Tool] = ()) -> Permissions:
+        """Return these permissions with separate approvals for one run.
+
+        Args:
+            free: tools whose calls need no approval, unless a rule asks for it.
+        """
         run = object.__new__(Permissions)
         run._shared = self._shared
         run._approved_here = {}
+        run._free = frozenset(map(identity, free))
         return run
 
     def remember(self, tool: Tool | ToolIdentity, *, always: bool = False) -> None:
@@ -165,7 +171,9 @@ class Permissions:
             of_tool = tool.keeps_approval and decision.action == "allow"
             rule = decision.rule if decision.action == "ask" else None
             return PermissionDecision("ask", reason, rule, of_tool=of_tool)
-        if decision.action == "ask" and self._is_approved(tool):
+        if decision.action == "ask" and (
+            self._is_approved(tool) or (decision.rule is None and identity(tool) in self._free)
+        ):
             return PermissionDecision("allow", "It was approved before.")
         return decision
 

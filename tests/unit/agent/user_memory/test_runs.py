@@ -103,8 +103,9 @@ async def test_remembering_needs_no_approval_and_forgetting_does(memory: UserMem
 
 
 @pytest.mark.parametrize("action", ["ask", "deny"])
-async def test_a_rule_about_remember_is_obeyed(memory: UserMemory, action: Any) -> None:
-    rules = Permissions([PermissionRule(action=action, tool="remember")])
+@pytest.mark.parametrize("args", [{}, {"text": "*tea*"}])
+async def test_a_rule_about_remember_is_obeyed(memory: UserMemory, action: Any, args: dict[str, str]) -> None:
+    rules = Permissions([PermissionRule(action=action, tool="remember", args=args)])
     [refused] = await _call_tools(memory, ("remember", {"text": "The user likes tea."}), permissions=rules)
     assert refused["status"] != "success"
     assert await memory.users() == []
