@@ -259,7 +259,9 @@ class AgentService:
         run = await self.run(run_id)
         if run.status in {"working", "input_required"}:
             await self.adopt(run_id)
-            return run
+            applied = await self.wait_until_applied(run_id, seconds=_RESUMED_SECONDS)
+            if applied.status != "paused":  # else it was to pause when no process executed it
+                return run
         host = await self._host_for(run)
         with use_caller(FULL_ACCESS):
             run = await host.send_commands(run_id, Resume(by=by))

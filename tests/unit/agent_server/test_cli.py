@@ -109,6 +109,16 @@ def test_a_run_that_waits_for_someone_says_how_to_decide_and_goes_on_then(comman
     assert "海" in out
 
 
+def test_a_run_that_was_to_pause_when_no_process_executed_it_is_resumed(command):
+    waiting = json.loads(command("run", "请记一条笔记：灯塔", "--json")[1])
+    (pending,) = waiting["pending"]
+    assert command("runs", "pause", waiting["run_id"])[0] == 0
+    assert command("runs", "decide", waiting["run_id"], pending["id"], "approve")[0] == 0
+    code, out, _ = command("runs", "resume", waiting["run_id"])
+    assert code == 0
+    assert "灯塔" in out
+
+
 def test_the_call_of_a_member_is_decided_in_the_run_of_the_member(command, home):
     profiles = {"a": {"description": "Notes."}, "line": {"chain": ["a"]}}
     (home / "agent.json").write_text(json.dumps({"profiles": profiles}), encoding="utf-8")

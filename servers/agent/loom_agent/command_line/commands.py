@@ -102,10 +102,7 @@ async def _run(service: AgentService, args: argparse.Namespace, interrupts: Inte
         goal = await interrupts.unless(_read_stdin)
     start = partial(start_run, service, args, goal, session=args.session, attachments=args.attach)
     run = await interrupts.unless(start)
-    run, interrupted = await _watch(service, run, args, interrupts, after=0)
-    if interrupted and run.status == "paused":
-        say(f"Go on with: {_next(run)}")
-    return _INTERRUPTED if interrupted else await _report(service, run, args)
+    return await _watch_and_report(service, run, args, interrupts, after=0)
 
 
 async def _read_stdin() -> str:
@@ -198,8 +195,7 @@ async def _go_on(service: AgentService, args: argparse.Namespace, interrupts: In
         run = await fork_run(service, await find_run(service, args.run_id), args)
         if not args.quiet and not args.json:
             say(f"{run.id}: {fork_text(run)}")
-    run, interrupted = await _watch(service, run, args, interrupts, after=None)
-    return _INTERRUPTED if interrupted else await _report(service, run, args)
+    return await _watch_and_report(service, run, args, interrupts, after=None)
 
 
 async def _show(service: AgentService, run: Run, *, as_json: bool) -> None:
@@ -304,6 +300,16 @@ async def _tools(service: AgentService, args: argparse.Namespace, interrupts: In
     else:
         out(search_text(result))
     return 0
+
+
+async def _watch_and_report(
+    service: AgentService, run: Run, args: argparse.Namespace, interrupts: Interrupts, *, after: int | None
+) -> int:
+    """Watch a run until it is idle, and report it; return the exit code."""
+    run, interrupted = await _watch(service, run, args, interrupts, after=after)
+    if run.status == "paused":
+        say(f"It is paused. Go on with: {_next(run)}")
+    return _INTERRUPTED if interrupted else await _report(service, run, args)
 
 
 async def _watch(
