@@ -57,8 +57,8 @@ def explain_memory(memory: UserMemory, run: Run) -> str:
 async def recall_notes(memory: UserMemory, run: Run, conversation: Sequence[str]) -> RetrievedContext:
     """Return the notes about the user of a run that may matter for its goal, as context.
 
-    All, if they are few; else the standing ones (`Note.is_standing`), and those nearest to the goal. It never
-    raises a `LoomError`: the run goes on without notes.
+    All, if they are few; else the standing ones (`Note.is_standing`), and those nearest to the goal, if the
+    search succeeds in time. It never raises a `LoomError`: the run goes on without notes.
 
     Args:
         memory: the memory.
@@ -69,13 +69,19 @@ async def recall_notes(memory: UserMemory, run: Run, conversation: Sequence[str]
         return RetrievedContext("not_needed")
     notes: list[Note] = []
     try:
-        with anyio.move_on_after(_SECONDS) as scope:
-            notes = await _select(memory, user, run.request.goal)
+        with anyio.fail_after(_SECONDS):
+            notes = await memory.notes(user)
+            if len(notes) > _MOST_SHOWN:
+                notes = [each for each in notes if each.is_standing][:_MOST_STANDING]
+                near = await memory.search(user, run.request.goal, limit=_MOST_SHOWN)
+                notes = list({each.id: each for each in (*notes, *near)}.values())[:_MOST_SHOWN]
+    except TimeoutError:
+        if not notes:
+            return RetrievedContext("late", problem=f"The notes were not read within {_SECONDS:g} s.")
     except LoomError as error:
         _log.warning("the notes about the user of run %s cannot be read: %s", run.id, error)
-        return RetrievedContext("failed", problem=str(error))
-    if scope.cancelled_caught:
-        return RetrievedContext("late", problem=f"The notes were not read within {_SECONDS:g} s.")
+        if not notes:
+            return RetrievedContext("failed", problem=str(error))
     told = "\n".join(conversation)
     new = [each for each in notes if format_note(each) not in told]
     if not new:
@@ -85,15 +91,6 @@ async def recall_notes(memory: UserMemory, run: Run, conversation: Sequence[str]
     return RetrievedContext(
         "retrieved", f"{head}\n\n{as_data('notes_about_the_user', list_notes(new))}", tuple(items)
     )
-
-
-async def _select(memory: UserMemory, user: str, goal: str) -> list[Note]:
-    notes = await memory.notes(user)
-    if len(notes) <= _MOST_SHOWN:
-        return notes
-    standing = [each for each in notes if each.is_standing][:_MOST_STANDING]
-    near = await memory.search(user, goal, limit=_MOST_SHOWN)
-    return list({each.id: each for each in (*standing, *near)}.values())[:_MOST_SHOWN]
 
 
 _MOST_RECALLED = 20

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from loom_core.agent import Agent, NewNote, Note, UserMemory
+from loom_core.embedding.interface import EmbeddingKind, ForwardingEmbedder
 from loom_core.embedding.local_models.hashing import HashingEmbedder
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.testing import MockLLM, call
 from loom_core.tools import PermissionRule, Permissions
@@ -147,6 +150,27 @@ async def test_an_extraction_that_fails_fails_no_run(tmp_path: Path, answer: Any
     async with Agent(MockProvider(["Hello", answer]), user_memory=memory) as agent:
         assert (await agent.run("Hello", caller="ada")).or_raise().output == "Hello"
     assert await memory.notes("ada") == []
+
+
+class _Away(ForwardingEmbedder):
+    """An embedder of a service that is away, with which the notes were not stored."""
+
+    @property
+    def id(self) -> str:
+        return "away"
+
+    async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
+        raise EmbeddingError("The service is away.")
+
+
+async def test_what_always_holds_is_read_also_if_the_notes_cannot_be_searched(tmp_path: Path) -> None:
+    memory = UserMemory(tmp_path, embedder=HashingEmbedder())
+    allergy = NewNote(text="I'm allergic to nuts", kind="constraint")
+    await memory.add("ada", [allergy, *(NewNote(text=f"I like the number {n}") for n in range(8))])
+    llm = MockLLM(["Hello"])
+    async with Agent(llm, user_memory=UserMemory(tmp_path, embedder=_Away(HashingEmbedder()))) as agent:
+        await agent.run("Suggest a snack.", caller="ada")
+    assert "allergic" in llm.calls[0].messages[1].text
 
 
 async def test_a_folder_that_cannot_be_made_fails_no_run(tmp_path: Path) -> None:
