@@ -109,7 +109,9 @@ _WRITING_TASK = re.compile(
 
 _NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,3}"
 _REST = r"(?:(?! and (?:I|we|my)\b)[^,;:.!?])+"
-_REST_ZH = r"[^，,；;：:。！!？?的吗呢]{1,30}"
+_REST_ZH = r"(?!的)[^，,；;：:。！!？?吗呢]{1,30}"
+# After 叫, no name: what one calls for, such as a taxi or a meal, and what one asks for, such as 叫我起床.
+_CALLED_ZH = r"(?![人车外快救出代滴朋同来去起回吃睡别等给帮把再先下]|服务|保安|老师|老板|[今明后]天)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +194,10 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _rule("fact", rf"{_PLEASE}(?i:remember that|remember:|remember,) (?P<note>.+)"),
     # Chinese
-    _rule("identity", r"我(?:的名字)?叫(?![什你他她它了做不过])[^\s，。！？]{2,8}", "name"),
+    _rule("identity", rf"我(?:的名字)?叫{_CALLED_ZH}(?![什你他她它了做不过])[^\s，。！？]{{2,8}}", "name"),
     _rule(
         "identity",
-        r"(?:请|你|你可以|可以|以后|以后请|以后就)?叫我(?![怎什如去来做干])[^\s，。！？]{1,10}",
+        rf"(?:请|你|你可以|可以|以后|以后请|以后就)?叫我{_CALLED_ZH}(?![怎什如去来做干])[^\s，。！？]{{1,10}}",
         "address",
     ),
     _rule("constraint", r"我对(?P<about>[^，。？什任不]{1,20})过敏", "allergy"),

@@ -189,6 +189,12 @@ def test_questions_quotations_tasks_and_other_people_are_not() -> None:
     assert [(each, find_notes(each)) for each in _NOT_NOTED if find_notes(each)] == []
 
 
+def test_whom_or_what_one_calls_for_is_no_name_and_a_taste_is_whole() -> None:
+    for text in ("我叫车回家了", "我叫外卖都要等一小时", "我叫人来修", "明天早上叫我起床", "叫我明天开会"):
+        assert find_notes(text) == []
+    assert [each.text for each in find_notes("我喜欢周末的早晨。")] == ["我喜欢周末的早晨"]
+
+
 def test_a_message_may_have_several_notes_and_each_is_only_what_is_said() -> None:
     notes = find_notes(
         "Hi, I'm Tom and I'm allergic to nuts, is this safe? I live in Leeds. `I like code`\n"
