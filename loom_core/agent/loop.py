@@ -93,7 +93,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             if self._tools is not None:
                 group.start_soon(self._tools.detach)
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         request = self._record.run.request
         history = await self._parts.memory.messages(request.session_id) or self._parts.history
         parts = [
@@ -149,6 +149,8 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         return ToolRound(review, gate=self._wait_while_paused, deps=self._parts.deps)
 
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
+        if not self._record.state.history:
+            await self._start()
         self._start_prefetch(group)
         await self._recall_notes()
         record = self._record
@@ -326,8 +328,9 @@ class RunFinalizer:
 
     async def save_conversation(self) -> None:
         """Save the conversation to the memory, unless the run never began."""
-        if conversation := self.record.state.conversation():
-            await self.parts.memory.replace(self.record.run.request.session_id, conversation)
+        state = self.record.state
+        if state.history:
+            await self.parts.memory.replace(self.record.run.request.session_id, state.conversation())
 
     async def _try_to_save(self) -> None:
         """Save the conversation; log any error, as the run must end whatever a program's memory raises."""

@@ -383,7 +383,6 @@ class RunExecutor(ABC, Generic[_R]):
         self._log = log
         self._record = record
         self._asking = asking
-        self._is_new = not log.steps
         self._people: HumanBroker | None = None
         self._work = anyio.CancelScope()
         self._resumed = anyio.Event()
@@ -421,12 +420,8 @@ class RunExecutor(ABC, Generic[_R]):
         await self._wait_for_calls()
 
     @abstractmethod
-    async def _begin(self) -> None:
-        """Start the run: it is executed for the first time."""
-
-    @abstractmethod
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
-        """Execute step by step to the end. An abort or the end of the time cancels this."""
+        """Execute step by step, from the start to the end. An abort or the end of the time cancels this."""
 
     @abstractmethod
     async def _fail(self, error: LoomError) -> None:
@@ -489,9 +484,6 @@ class RunExecutor(ABC, Generic[_R]):
         reviving = next((order for order in orders if revives(order, run.status)), None)
         if ended and not self._is_revived_by(reviving):
             return False
-        if self._is_new:
-            await self._begin()
-            self._is_new = False
         if run.status == "working":
             record.stopwatch.start()
         self._limit_time()

@@ -136,9 +136,6 @@ class FlowLoop(RunExecutor[FlowRecorder]):
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
                 await self._parts.audit.write()
 
-    async def _begin(self) -> None:
-        """Do nothing here: `_advance` adds the flow's frame, so that its errors are the run's."""
-
     async def _wait_for_calls(self) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._calling.detach)

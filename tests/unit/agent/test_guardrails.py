@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from loom_core.agent import (
+    Abort,
     Agent,
     AnswerValidator,
     AskAgain,
@@ -161,6 +162,27 @@ async def test_a_refused_input_fails_the_run_before_the_model_and_leaves_the_con
     assert len(await memory.messages(first.session_id)) == 2
     (error,) = await _events(agent, result.run_id, "error")
     assert error["failure"] == "guardrail"
+
+
+async def test_a_run_can_be_aborted_while_its_goal_is_reviewed_and_starts_when_it_is_resumed() -> None:
+    class Hangs(Hooks):
+        async def before_input(self, run: Run, text: str) -> str | Veto | None:
+            if not llm.calls and run.status == "working" and not aborted:
+                aborted.append(run.id)
+                await agent.send_command(run.id, Reply(text="快一点"))
+                await agent.send_command(run.id, Abort())
+                await anyio.sleep_forever()
+            return None
+
+    aborted: list[str] = []
+    llm, memory = MockLLM(["你好", "好"]), InMemoryMemory()
+    first = await Agent(MockLLM(["你好"]), memory=memory, journal=(journal := Journal())).run("你好")
+    agent = Agent(llm, hooks=[Hangs()], memory=memory, journal=journal)
+    result = await agent.run("再说一次", session_id=first.session_id)
+    assert result.status == "aborted"
+    assert len(await memory.messages(first.session_id)) == 2
+    assert (await agent.resume(result.run_id)).status == "completed"
+    assert [each.text for each in llm.calls[0].messages[-2:]] == ["再说一次", "快一点"]
 
 
 async def test_a_hook_that_hangs_does_not_keep_a_run_from_its_end() -> None:

@@ -55,9 +55,6 @@ class Parked(RunExecutor[Record]):
 
     span_form = INVOKE_AGENT
 
-    async def _begin(self) -> None:
-        pass
-
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
         if not self._record.run.pending:
             self._record.record_request(CALL)
