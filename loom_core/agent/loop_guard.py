@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from loom_core.llm.messages import AssistantMessage, TextPart, ToolMessage
@@ -90,7 +90,7 @@ class LoopGuard:
     polled (`poll`) do not count.
 
     Empty results of different calls are no progress either: after `most_empty` of them in a row the model
-    gets a reminder, after twice as many the run stops.
+    gets a reminder. If it has read one, the run stops after twice as many.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class LoopGuard:
         self._refused: set[str] = set()
         self._asked: dict[str, tuple[ToolCallPart, _Signature]] = {}  # calls without a result yet
         self._empty = 0
+        self._reminded = inf  # turn of the first reminder of empty results
         self._turn = 0
         self._turn_ends = False  # a result has come: the next call belongs to a later turn
 
@@ -141,9 +142,10 @@ class LoopGuard:
             return Verdict("refuse", _REFUSAL.format(tool=call.name, before=times - 1), times)
         if times == self._remind_at:
             return Verdict("remind", _REMINDER.format(tool=call.name, before=times - 1), times)
-        if self._empty >= 2 * self._most_empty:
+        if self._empty >= 2 * self._most_empty and self._reminded < self._turn:
             return Verdict("stop", _EMPTY_STOP.format(times=self._empty), self._empty)
         if self._empty >= self._most_empty:
+            self._reminded = min(self._reminded, self._turn)
             return Verdict("remind", _EMPTY_REMINDER.format(times=self._empty), self._empty)
         return Verdict("run", times=times)
 
@@ -165,7 +167,7 @@ class LoopGuard:
             return
         text = result_text.strip()
         if failed or changes or not _is_empty(text):
-            self._empty = 0
+            self._empty, self._reminded = 0, inf
         else:
             self._empty += 1
         if asked is not call or signature is None:  # it ran with other arguments

@@ -296,3 +296,17 @@ async def test_a_question_that_a_user_asks_again_is_no_loop():
 
     assert result.status == "completed"
     assert llm.tool_results == ["all well"] * 5
+
+
+async def test_empty_results_of_one_turn_end_no_run_before_the_model_has_read_a_reminder():
+    @tool(read_only=True, open_world=False)
+    async def search(query: str) -> list[str]:
+        """Search."""
+        return ["found"] if query == "last" else []
+
+    many = [MockCall("search", {"query": str(number)}) for number in range(10)]
+    llm = MockLLM([many, MockCall("search", {"query": "last"}), "好"])
+    assert (await Agent(llm, tools=[search]).run("x")).output == "好"
+    assert "The last 10 results were empty" in llm.tool_results[-1]
+    stopped = await Agent(MockLLM([many, MockCall("search", {"query": "a"}), many]), tools=[search]).run("x")
+    assert stopped.problem.startswith("The model makes no progress: the last 11 results")
