@@ -196,7 +196,8 @@ class Composition(ABC):
         finally:
             if not working.done():
                 working.cancel()
-                await asyncio.wait({working})
+                with anyio.CancelScope(shield=True):  # else the caller believes that the runs are free by now
+                    await asyncio.wait({working})
             receiving.close()
 
     @abstractmethod

@@ -181,6 +181,25 @@ async def test_who_leaves_a_stream_stops_what_runs() -> None:
     assert cancelled.is_set()
 
 
+async def test_a_stream_that_is_cancelled_ends_when_its_steps_have_ended() -> None:
+    ended: list[str] = []
+
+    async def hang(_: object) -> None:
+        scope.cancel()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()
+            ended.append("hang")
+
+    with anyio.CancelScope() as scope:
+        async with aclosing(Chain([hang]).stream("x")) as events:
+            async for _ in events:
+                pass
+    assert ended == ["hang"]
+
+
 async def test_a_chain_with_a_key_does_not_ask_agents_again_that_have_answered() -> None:
     journal = Journal()
     first, calls = _echo("a", journal), list[str]()
