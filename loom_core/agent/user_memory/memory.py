@@ -163,6 +163,8 @@ class UserMemory:
                     metadatas=[each.metadata() for each in changed],
                     mime="text/plain",
                 )
+            if gone := before.keys() - known.keys():
+                await store.erase([_ADDRESS + each for each in gone])
         return stored
 
     async def forget(self, user: str, ids: Sequence[str]) -> list[Note]:
@@ -336,9 +338,15 @@ def _read_notes(store: GraphRAGKnowledgeBase) -> list[Note]:
 
 
 def _merge(known: dict[str, Note], new: NewNote, *, source: NoteSource, run: Run | None) -> Note:
-    """Add a new note to known ones, unless it is among them; return it as it is then."""
+    """Add a new note to known ones, unless it is among them; return it as it is then.
+
+    A note that it corrects is among its earlier texts then.
+    """
     same = next((each for each in known.values() if same_text(each.text, new.text)), None)
     if same is not None:
+        wrong = known.pop(new.replaces, None) if new.replaces != same.id else None
+        if wrong is not None:
+            known[same.id] = same = replace(same, earlier=(*same.earlier, f"{wrong.day}: {wrong.text}"))
         return same
     old = next((each for each in known.values() if new.slot and each.slot == new.slot), None)
     if new.replaces:

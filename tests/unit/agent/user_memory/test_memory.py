@@ -67,6 +67,14 @@ async def test_a_correction_of_a_sign_is_stored(memory: UserMemory, texts: tuple
     assert [each.text for each in await memory.notes("ada")] == [texts[1]]
 
 
+async def test_a_correction_by_what_is_known_already_leaves_one_note(memory: UserMemory) -> None:
+    [leeds, rome] = await _add(memory, "ada", "I live in Leeds", "I live in Rome")
+    [note] = await memory.add("ada", [NewNote(text="I live in Leeds.", replaces=rome.id)])
+    assert note.id == leeds.id
+    assert await memory.notes("ada") == [note]
+    assert [each.partition(": ")[2] for each in note.earlier] == [rome.text]
+
+
 async def test_a_fact_is_stored_once_and_a_correction_takes_its_place(memory: UserMemory) -> None:
     [first] = await _add(memory, "ada", "I live in Leeds")
     assert await _add(memory, "ada", " i live in  LEEDS!", "I live in Leeds.") == [first, first]
