@@ -82,13 +82,14 @@ class Recording:
         Raises:
             InvalidInputError: it is no run of an agent, or has not ended.
         """
-        if not self.events or self.events[0].type != "request_start":
+        start = next((event for event in self.events if event.type == "request_start"), None)
+        if start is None:
             raise InvalidInputError("The recording is not one of an agent's run.")
         if self.events[-1].type not in FINAL_EVENTS:
             raise InvalidInputError(
                 "The recorded run has not ended.", advice="Record it again when it has an answer."
             )
-        return str(self.events[0].payload["goal"])
+        return str(start.payload["goal"])
 
     def agent(self, agent: Agent, *, real_calls: bool) -> Agent:
         """Return a copy of an agent for a replay: it gets the recorded answers, decisions and results.

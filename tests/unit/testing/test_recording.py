@@ -142,3 +142,11 @@ def test_a_file_without_a_run_is_refused(tmp_path: Path) -> None:
         _ = Recording([]).goal
     with pytest.raises(InvalidInputError, match="has not ended"):
         _ = Recording([StreamEvent("request_start", {"goal": "寄信"})]).goal
+
+
+async def test_a_run_with_a_message_from_before_its_start_has_its_goal() -> None:
+    agent = Agent(MockLLM(["好"]))
+    run = await agent.journal.create(agent.request("寄信"))
+    await agent.send_command(run.id, Reply(text="快一点"))
+    await agent.resume(run.id)
+    assert (await Recording.from_journal(agent.journal, run.id)).goal == "寄信"
