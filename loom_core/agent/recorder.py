@@ -173,9 +173,9 @@ class RunState:
 
         Args:
             text: the passages, with an explanation.
-            late: note after them if the model has already started.
+            late: note after them if the model has already started; empty for notes about the user.
         """
-        self.looked = True
+        self.looked = self.looked or bool(late)
         if self.turns:
             self.inbox.append(UserMessage((TextPart(f"{text}\n\n{late}" if late else text),)))
         else:

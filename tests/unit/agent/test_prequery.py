@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import anyio
 
+from loom_core.agent import NewNote, UserMemory
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.multi_agent import MultiAgentSystem
+from loom_core.embedding.local_models.hashing import HashingEmbedder
 from loom_core.errors import SourceError
 from loom_core.knowledge.sources.context_retriever import ContextRetriever
 from loom_core.llm.interface import StreamChunk
@@ -118,6 +121,20 @@ async def test_a_final_answer_is_given_again_if_passages_came_while_it_was_writt
     async with _agent(llm, llm.source) as agent:
         assert (await agent.run(_GOAL)).output == "大麻"
     assert _ROPE in llm.calls[1].messages[-1].text
+
+
+async def test_a_fork_retrieves_passages_that_came_late_also_after_notes(
+    tmp_path: Path,
+) -> None:
+    memory = UserMemory(tmp_path, embedder=HashingEmbedder(), default_user="me", extraction="off")
+    await memory.add("me", [NewNote(text="I live in Visby")])
+    llm = Slow(["I do not know", "大麻", "大麻"])
+    llm.source = Source(at_once=False)
+    async with _agent(llm, llm.source, user_memory=memory) as agent:
+        result = await agent.run(_GOAL)
+        await agent.fork(result.run_id, at=1)
+    assert "Visby" in "".join(message.text for message in llm.calls[-1].messages)
+    assert _ROPE in "".join(message.text for message in llm.calls[-1].messages)
 
 
 async def test_passages_that_come_late_do_not_hold_up_a_handoff() -> None:
