@@ -266,6 +266,26 @@ async def test_an_event_that_is_declined_has_not_come() -> None:
         assert (run.status, run.output) == ("aborted", "好的，没有执行。")
 
 
+async def test_a_wait_takes_the_values_of_inputs_and_not_their_titles() -> None:
+    shop = {"oneOf": [{"const": "S1", "title": "Harbour"}], "default": "S1"}
+    when = {"type": "string", "format": "date-time", "default": "2020-01-01T10:00:00+08:00"}
+    flow = {
+        "flow_id": "pay",
+        "trigger_patterns": ["pay"],
+        "input_schema": {"type": "object", "properties": {"shop": shop, "when": when}},
+        "steps": [
+            {"stepId": "begin", "wait_for": {"until": "{$inputs.when}"}},
+            {
+                "stepId": "paid",
+                "wait_for": {"event": "paid", "key": "{$inputs.shop}", "text": "{$inputs.shop}"},
+            },
+        ],
+    }
+    async with at_the_desk(flow) as talk:
+        reply = await talk("pay")
+        assert (reply.text, reply.pending[0].arguments) == ("Harbour", {"key": "S1"})
+
+
 @pytest.mark.parametrize(
     ("wait", "seconds"),
     [

@@ -389,7 +389,7 @@ class StepRunner:
     def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
         """Return the question before a tool call: as the file words it, else one with the arguments."""
         if step.confirm:
-            return text_of(fill(step.confirm.question, self.scene.values(frame)))
+            return self.scene.text(frame, step.confirm.question)
         wording = self.scene.wording
         title = step.description or self.scene.flow_of(frame).title
         schema = self._parts.toolbox.find(step.tool).args_schema

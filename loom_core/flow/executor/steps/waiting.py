@@ -11,6 +11,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import names_input, validate_inputs, with_properties
 from loom_core.flow.executor.state import Frame
 from loom_core.flow.executor.steps.context import RunScope, StepOutcome
+from loom_core.flow.expressions import fill, text_of
 from loom_core.flow.responses.phrases import Phrases, format_value
 from loom_core.flow.understanding.choices import (
     OFFERED,
@@ -248,7 +249,7 @@ async def wait_outside(scene: RunScope, frame: Frame, step: StepConfig) -> StepO
 async def _wait(scene: RunScope, frame: Frame, key: str, wait: WaitConfig) -> StepOutcome:
     wording = scene.wording
     title = scene.flow_of(frame).title
-    event_key = scene.text(frame, wait.key)
+    event_key = text_of(fill(wait.key, scene.values(frame)))
     if wait.key and not event_key:  # else any event without a key would be taken for it
         raise InvalidInputError(
             f"The key of the event {wait.event!r} is empty: {wait.key[:80]} has no value here.",
@@ -285,7 +286,7 @@ def _end_of(scene: RunScope, frame: Frame, wait: WaitConfig) -> float:
     """
     if wait.seconds is not None:
         return time() + wait.seconds
-    written = scene.text(frame, wait.until)
+    written = text_of(fill(wait.until, scene.values(frame)))
     try:
         moment = datetime.fromisoformat(written)
         if moment.tzinfo is None:

@@ -172,6 +172,20 @@ async def test_a_step_asks_before_a_tool_as_the_file_says(tmp_path: Path, opened
             assert (await talk("不用了")).status == "aborted"
 
 
+async def test_a_step_asks_before_a_tool_in_the_titles_of_choices_and_dates_in_words() -> None:
+    day = {"type": "string", "format": "date", "default": "2026-12-01"}
+    kind = {"oneOf": [{"const": "D1", "title": "a demonstration"}], "default": "D1"}
+    properties = {"day": day, "kind": kind, "text": {"type": "string"}}
+    flow = {
+        **_step(
+            tool="save_customer", parameters={"phone": "1"}, confirm="Book {$inputs.kind}: {$inputs.day}?"
+        ),
+        "input_schema": {"type": "object", "properties": properties},
+    }
+    async with talking(flow, file={"system_tools": [SAVE]}) as talk:
+        assert (await talk("note this")).text == "Book a demonstration: Tuesday, 1 December 2026?"
+
+
 async def test_where_no_one_is_to_be_asked_a_trusted_server_needs_no_approval(
     tmp_path: Path, opened: Opened
 ) -> None:
