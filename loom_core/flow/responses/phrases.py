@@ -23,7 +23,8 @@ __all__ = ["LANGUAGE", "Phrases", "format_value", "language_of", "language_of_ru
 LANGUAGE = "language"
 """Key in `RunRequest.metadata` for the language of a run's conversation."""
 
-_NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: in no language
+# 3, BO20418: in no language. The lookbehind keeps the search linear.
+_NUMBERED = re.compile(r"(?<![A-Za-z0-9_#-])[A-Za-z_#-]*[0-9][A-Za-z0-9_#-]*")
 _MAX_LENGTH = 300  # characters of a value
 _CLEAR = 3  # words in another language that change a conversation's; fewer may be a name or a number
 

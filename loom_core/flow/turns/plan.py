@@ -56,7 +56,7 @@ _CANCELS = re.compile(
     r"|(?:那|就|我要|我想|帮我|请|麻烦|先)*(?:取消|停止|终止|放弃)(?:掉|我的|这个|这次|那个)?(?P<zh>[^了吧,。]{2,10})"
     r"|(?:那|就|我要|我想|帮我|请|麻烦|先)*(?:把|将)?(?:我的|这个|这次|那个)?(?P<front>[^,。]{2,10}?)(?:给)?取消(?:掉)?"
 )
-_ENDINGS = re.compile(r"[了吧啊啦 .。!！,，]+$")
+_ENDINGS = "了吧啊啦 .。!！,，"
 
 PlanKind: TypeAlias = Literal[
     "choose",  # it chooses a candidate flow
@@ -315,11 +315,11 @@ def _share(match: RouteMatch, message: str) -> float:
 
 def flow_to_cancel(message: str, flows: Sequence[FlowConfig]) -> FlowConfig | None:
     """Return the only flow that a message cancels by its name, or part of it; None if there is none."""
-    plain = _ENDINGS.sub("", normalise(message).strip())
+    plain = normalise(message).strip().rstrip(_ENDINGS)
     found = _CANCELS.fullmatch(plain) if len(plain) <= _MAX_NAMING_LENGTH else None
     if found is None:
         return None
-    called = _ENDINGS.sub("", found["en"] or found["zh"] or found["front"])
+    called = (found["en"] or found["zh"] or found["front"]).rstrip(_ENDINGS)
     named = [flow for flow in flows if _is_called(called, flow)]
     return named[0] if len(named) == 1 else None
 

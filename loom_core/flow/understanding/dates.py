@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -74,16 +74,15 @@ def date_parts(text: str) -> list[MomentPart]:
         for pattern in patterns
         for match in pattern.finditer(text)
     )
-    return without_spans(text, [each for each in parts if not _repeats(text, each, parts)])
+    weekdays = {each for each in parts if _is_weekday(text, each)}
+    told = {day for each in parts if each not in weekdays for day in _weekdays_of(each)}
+    # The weekday next to the dates that it is of is none besides: "Tuesday, December 1st".
+    repeated = {each for each in weekdays if told and told <= _weekdays_of(each)}
+    return without_spans(text, [each for each in parts if each not in repeated])
 
 
-def _repeats(text: str, part: MomentPart, parts: Sequence[MomentPart]) -> bool:
-    """Whether a part is the weekday of the dates next to it: "Tuesday, December 1st"."""
-    if not _is_weekday(text, part):
-        return False
-    days = {day for other in parts if not _is_weekday(text, other) for day in other.values}
-    weekdays = {day.weekday() for day in part.values if isinstance(day, date)}
-    return bool(days) and {day.weekday() for day in days if isinstance(day, date)} <= weekdays
+def _weekdays_of(part: MomentPart) -> set[int]:
+    return {day.weekday() for day in part.values if isinstance(day, date)}
 
 
 def _is_weekday(text: str, part: MomentPart) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,6 +35,12 @@ def test_a_conversation_keeps_its_language_until_another_is_clearly_spoken(
 ) -> None:
     assert language_of(message, before=before) == language
     assert language_of(message, setting="en", before=before) == "en"
+
+
+def test_the_language_of_a_long_word_takes_no_time(
+    least_processor_time: Callable[[Callable[[], object]], float],
+) -> None:
+    assert least_processor_time(lambda: language_of("a" * 20_000)) < 0.1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from loom_core.flow.turns.plan import flow_to_cancel
@@ -85,3 +87,10 @@ async def test_what_is_not_under_way_is_not_cancelled_and_the_question_stays() -
         reply = await talk("cancel my appointment")
         assert (reply.route.action, reply.run_id) == ("clarify", begun.run_id)
         assert "“预约” is not in progress" in reply.text
+
+
+def test_a_long_message_that_cancels_nothing_takes_no_time(
+    least_processor_time: Callable[[Callable[[], object]], float],
+) -> None:
+    message = "，" * 20_000 + "请假"
+    assert least_processor_time(lambda: flow_to_cancel(message, FLOWS)) < 0.1
