@@ -17,9 +17,15 @@ from loom_core.flow.expressions.expression import MISSING
 from loom_core.flow.policy.decision import RoutingDecision
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
+from loom_core.flow.triggers.negation import negates
 from loom_core.flow.understanding.choices import choices_of, number_in_list
 from loom_core.flow.understanding.slots import extract_slots, parse_typed
-from loom_core.flow.understanding.small_talk import is_cancel, is_request_or_refusal
+from loom_core.flow.understanding.small_talk import (
+    is_cancel,
+    is_proposal,
+    is_question,
+    is_request_or_refusal,
+)
 from loom_core.flow.understanding.yes_no import yes_or_no
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.scripts import normalise
@@ -349,9 +355,9 @@ class Disambiguation:
         form = normalise(message).strip(" .。!！?？，,\"'“”「」")
         if not form or len(form) > _MAX_CHOICE_LENGTH:
             return None
-        named = [
-            flow.flow_id for flow in flows if form in {normalise(flow.title), normalise(flow.flow_id)}
-        ] or _flows_in(form, flows)
+        named = [flow.flow_id for flow in flows if form in {normalise(flow.title), normalise(flow.flow_id)}]
+        is_unwanted = negates(message) or (is_question(message) and not is_proposal(message))
+        named = named or ([] if is_unwanted else _flows_in(form, flows))
         if len(named) == 1:
             return named[0]
         number = number_in_list(form)

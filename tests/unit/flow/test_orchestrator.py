@@ -102,6 +102,16 @@ async def test_a_refusal_begins_nothing_without_a_word_of_the_user() -> None:
     assert talk.api.asked == []
 
 
+@pytest.mark.parametrize("said", ["对，我不请假", "我没说要请假", "请假要扣工资吗", "No, I don't want 请假"])
+async def test_a_flow_that_is_offered_is_not_chosen_by_a_refusal_or_a_question_with_its_name(
+    said: str,
+) -> None:
+    async with talking() as talk:
+        for first in ("我不请假了", "怎么请假？"):
+            await talk(first)
+            assert (await talk(said)).run_id == ""
+
+
 async def test_a_question_about_a_flow_is_answered_and_the_flow_offered() -> None:
     async with talking(knowledge=Known(RULES)) as talk:
         reply = await talk("怎么请假？")
