@@ -356,6 +356,7 @@ _COUNT = (
 _RANGE: Final = re.compile(
     rf"{_COUNT}\s*(?:or|to|-|–|~|到|至|或者?|还是)\s*$|\bbetween\b[^.,]*\band\s*$|[几多]\s*$|\b(?:several|few)\s*$"
 )
+_MINUS: Final = re.compile(r"(?:负|\bminus )\s?$|(?<!\w)-$")
 _MORE: Final = re.compile(r"\s*(?:多|几|来|\bor so many\b|以上|以下|以内|\bor more\b|\bor less\b|\+)")
 
 
@@ -502,7 +503,7 @@ def _money_parts(text: str) -> Iterator[tuple[int, int, _Money | None]]:
         if start < at or not match[0].strip() or _is_article(match):
             continue
         at = end
-        vague = _is_range(text, start, end) or _OTHER_CURRENCY.match(text, end)
+        vague = _is_range(text, start, end) or _MINUS.search(text[:start]) or _OTHER_CURRENCY.match(text, end)
         yield start, end, None if vague else _amount_of(match)
 
 

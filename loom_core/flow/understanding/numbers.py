@@ -224,6 +224,7 @@ _COUNTED = (
 )
 _AMOUNTS: Mapping[str, str] = {  # as written: words in the names of what is counted in them
     r"个?(?:工作|整)?天|(?:working )?days?": "天|日数|days?",
+    r"个?晚上?|(?<!半)夜|nights?": "晚(?![上餐饭])|夜|nights?",
     r"个?(?:周|星期|礼拜)|weeks?": "周|星期|weeks?",
     r"个月|months?": "月|months?",
     r"个?(?:小时|钟头)|hours?|hrs?": "小时|时长|hours?",
@@ -269,7 +270,7 @@ def has_unit(names: Iterable[str]) -> bool:
 
 
 def _counts(said: str, unit: str) -> bool:
-    return re.search(rf"{_COUNTED}[- ]?(?:{unit})(?![a-z])", said) is not None
+    return re.search(rf"{_COUNTED}[- ]?(?:{unit})(?![a-z])", _WEEKDAY.sub(" ", said)) is not None
 
 
 def _is_of(called: str, words: str) -> bool:

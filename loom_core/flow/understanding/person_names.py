@@ -21,14 +21,14 @@ _FOR_ELSE = re.compile(
     re.I,
 )
 _MAX_LENGTH = 40
-_DIGIT = re.compile(r"[0-9０-９@/:：]|[零一二两三四五六七八九十]+[点號号时月日岁天个]|[?？]")
+_DIGIT = re.compile(r"[0-9０-９@/:：]|[零一二两三四五六七八九十]+[点號号时月日岁天个晚夜位间次]|[?？]")
 _NO_NAME = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:january|february|march|april|june|july|august|"
     r"september|october|november|december)\b|\b(?:today|tomorrow|tonight|morning|afternoon|evening|noon|please|"
     r"yes|no|not|the|a|an|my|me|i|you|it|this|that|ill|sick|here|book|cancel|need|want|would|like)\b|"
     r"\b(?:he|she|they|we|is|are|was|ok|okay|fine|now|then)\b|"
     r"\b(?:same|last|time|before|again|friend|wife|husband|son|daughter|mother|father|self|myself|him|her|them)\b|"
-    "今天|明天|后天|上午|下午|晚上|中午|周[一二三四五六日天末]|星期|预约|取消|不|没|吗|呢|什么|"
+    "[前昨今明后]天|上午|下午|晚上|中午|周[一二三四五六日天末]|星期|预约|取消|不|没|吗|呢|什么|"
     "我|你|您|他|她|上次|一样|朋友|家人|自己|老公|老婆|妈|爸|孩子|儿子|女儿|同事|还是|随便",
     re.I,
 )

@@ -349,7 +349,9 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
         return ParsedReply("cancel")
     if not corrects and given.kind == "answer":
         return _with_more(given, message, correctable, asked, known)
-    corrects = corrects or find_restated_inputs(message, correctable, known=known)
+    refused = _find_refused(message, asked)
+    if refused is None or refused.value is None:  # else 1.5, where a number is asked for, would be 5 January
+        corrects = corrects or find_restated_inputs(message, correctable, known=known)
     if len(corrects) == 1 or _has_each(message, corrects, correctable):
         return ParsedReply("correct", corrects)
     if (
@@ -358,7 +360,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
         and (kept := _find_additional_inputs(message, correctable, asked, known))
     ):
         return ParsedReply("correct", kept)  # for another question, which is not asked again
-    refused = _find_refused(message, asked) or find_refused_correction(message, correctable, known=known)
+    refused = refused or find_refused_correction(message, correctable, known=known)
     if pending.kind == "approval" and not corrects and refused is None:
         leaning = leans_to(message)
         if leaning or (leaning is False and not _ends_something(pending)):

@@ -295,19 +295,33 @@ def _find_value_within(text: str, name: str, schema: Schema) -> Any | Missing:  
     return found[0] if len(found) == 1 else MISSING
 
 
-def _choices_within(form: str, schema: Schema) -> list[tuple[str, Any]]:
-    """Return the names of choices in a normalized text, with their values; none within a longer one."""
+def _choices_within(text: str, schema: Schema) -> list[tuple[str, Any]]:
+    """Return the normalized names of choices in a text, with their values; none within a longer one."""
+    form = normalise(text)
     held = [
         (normalise(called), choice.value)
         for choice in choices_of(schema)
         for called in choice.names
-        if holds_words(form, normalise(called))
+        if holds_words(form, normalise(called)) and _is_meant(called, choice, text)
     ]
     return [(name, value) for name, value in held if not any(name != n and name in n for n, _ in held)]
 
 
+def _is_meant(called: str, choice: ValueChoice, text: str) -> bool:
+    """Return whether a name of a choice is no other word of a text: "I'm" and "a" contain M and A.
+
+    A code of one character does not count if users read a title instead, and A only as a capital.
+    """
+    if len(called) > 1 or not called.isascii():
+        return True
+    if called in "iI" or (called == choice.value and choice.title):
+        return False
+    alone = rf"(?<![A-Za-z0-9'’]){re.escape(called)}(?![A-Za-z0-9'’])"
+    return re.search(alone, text, re.NOFLAG if called in "aA" else re.IGNORECASE) is not None
+
+
 def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    longest = [value for _, value in _choices_within(normalise(said), schema)]
+    longest = [value for _, value in _choices_within(said, schema)]
     longest = longest or [each.value for each in choices_at(said, choices_of(schema))]
     same = all(value == longest[0] for value in longest)
     return _validate(name, longest[0], schema) if longest and same else MISSING
@@ -490,7 +504,7 @@ def _find_person_part(message: str, schemas: Schema, found: Sequence[SlotMatch])
 
 def _find_choices(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
     form = normalise(message)
-    for called, value in _choices_within(form, schema):
+    for called, value in _choices_within(message, schema):
         start = form.find(called) if len(form) == len(message) else 0
         yield SlotMatch(name, value, start, start + len(called) if len(form) == len(message) else 0)
 

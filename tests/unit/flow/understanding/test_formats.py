@@ -56,6 +56,8 @@ def _now() -> Iterator[None]:
         ("50美元", {"type": "number", "format": "money", "currency": "CNY"}, MISSING),
         ("三块五", {"type": "number", "format": "money"}, 3.5),
         ("三块五", {"type": "integer", "format": "money"}, MISSING),
+        ("负一百", {"type": "number", "format": "money"}, MISSING),
+        ("-$5", {"type": "number", "format": "money"}, MISSING),
         ("1200", {**TEXT, "format": "money", "currency": "EUR"}, "1200 EUR"),
         ("两个半小时", {**TEXT, "format": "duration"}, "PT2H30M"),
         ("(212) 555-0123", {**TEXT, "format": "phone", "region": "US"}, "+12125550123"),

@@ -111,7 +111,9 @@ async def test_an_answer_goes_to_the_input_that_it_fits(said: str, inputs: dict[
         assert answered.pending[0].arguments == {"service": "D1", **inputs}, answered.text
 
 
-@pytest.mark.parametrize("said", ["9:30", "九点", "13800138000", "34岁", "What for?", "今天"])
+@pytest.mark.parametrize(
+    "said", ["9:30", "九点", "13800138000", "34岁", "What for?", "今天", "昨天", "二十晚"]
+)
 async def test_what_is_no_name_does_not_become_one(said: str) -> None:
     flow = {**BOOK, "input_schema": {**BOOK["input_schema"], "required": ["name"]}}
     async with talking(flow) as talk:
@@ -182,6 +184,27 @@ async def test_a_model_is_not_asked_where_there_is_nothing_left_to_find() -> Non
 )
 def test_what_is_no_one(text: str) -> None:
     assert person_in(text) is None
+
+
+SIZE = {"type": "string", "enum": ["S", "M", "I"]}
+ROOM = {"oneOf": [{"const": "T", "title": "Twin"}, {"const": "1", "title": "Single"}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "values"),
+    [
+        ("I'm looking for a shirt", SIZE, []),
+        ("it's for me", SIZE, []),
+        ("size m please", SIZE, ["M"]),
+        ("要M码", SIZE, ["M"]),
+        ("I don't want it for 1 night", ROOM, []),
+        ("a twin please", ROOM, ["T"]),
+    ],
+)
+def test_a_code_of_one_letter_is_in_no_other_word(
+    text: str, schema: dict[str, Any], values: list[str]
+) -> None:
+    assert [each.value for each in extract_slots(text, {"x": schema})] == values
 
 
 def test_the_same_part_is_not_two_inputs() -> None:

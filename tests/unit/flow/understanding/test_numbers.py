@@ -83,6 +83,13 @@ def test_days_are_counted_in_days(text: str) -> None:
     assert not counts_other_unit(text, DAYS)
 
 
+@pytest.mark.parametrize("text", ["三晚", "两个晚上", "两夜", "3 nights"])
+def test_nights_are_no_days_and_the_evening_of_a_weekday_is_no_night(text: str) -> None:
+    assert has_own_unit(text, ["nights", "住几晚"])
+    assert counts_other_unit(text, DAYS)
+    assert not has_own_unit("周三晚上，半夜", ["住几晚"])
+
+
 @pytest.mark.parametrize(
     "text", ["December 5", "5 Dec", "the 4th", "3号", "12月3日", "下午3点", "15:30", "4 pm", "3个人", "50元"]
 )

@@ -55,6 +55,15 @@ async def test_so_is_a_date_in_the_past(begin: str, said: str, why: str) -> None
         assert (await talk(said)).text.startswith(why)
 
 
+async def test_a_number_that_is_refused_is_no_date_instead() -> None:
+    nights = {"type": "integer", "title": "nights", "minimum": 1}
+    async with talking(_flow(day=_DAY, nights=nights)) as talk:
+        begun = await talk("book it for Christmas please")
+        refused = await talk("1.5")
+        assert refused.text.startswith("nights cannot be 1.5: a whole number")
+        assert refused.pending[0].arguments == begun.pending[0].arguments
+
+
 async def test_so_is_a_correction_also_while_a_text_is_asked_for() -> None:
     async with talking(_flow(time={**_TIME, "title": "时间 / time"}, trouble=_TEXT)) as talk:
         await talk("book it at 10 am please")
