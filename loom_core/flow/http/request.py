@@ -237,7 +237,7 @@ def _content(endpoint: EndpointConfig, body: JsonValue) -> bytes:
 _PASSING = frozenset({408, 425, 429})
 _LASTING = frozenset({501, 505, 506, 507, 508, 510, 511})
 _MAX_KEY_LENGTH = 200
-_MAYBE_DONE = frozenset({"interrupted", "timeout"})
+_UNANSWERED = frozenset({"interrupted", "timeout"})
 _GATEWAY = frozenset({408, 502, 504})
 
 
@@ -247,15 +247,17 @@ def is_transient_status(status: int) -> bool:
 
 
 def is_lost(outcome: NetError | int) -> bool:
-    """Return whether a request's outcome is unknown: there is no response, or only a gateway's."""
-    return outcome.failure in _MAYBE_DONE if isinstance(outcome, NetError) else outcome in _GATEWAY
+    """Return whether a request's outcome is unknown: no response, an unreadable one, or only a gateway's."""
+    if isinstance(outcome, NetError):
+        return outcome.failure in _UNANSWERED or outcome.failure == "unusable"
+    return outcome in _GATEWAY
 
 
 def may_be_done(outcome: NetError | int) -> bool:
-    """Return whether a request may have been carried out: it is lost, or the server failed during it."""
+    """Return whether a request may have been carried out: it is lost, redirected, or the server failed."""
     if isinstance(outcome, NetError):
         return is_lost(outcome)
-    return outcome == HTTPStatus.REQUEST_TIMEOUT or 500 <= outcome < 600
+    return outcome == HTTPStatus.REQUEST_TIMEOUT or 300 <= outcome < 400 or 500 <= outcome < 600
 
 
 def is_retryable(outcome: NetError | int, *, repeatable: bool) -> bool:
@@ -267,7 +269,7 @@ def is_retryable(outcome: NetError | int, *, repeatable: bool) -> bool:
     if isinstance(outcome, NetError):
         if outcome.failure == "connection":
             return True
-        return repeatable and outcome.failure in _MAYBE_DONE
+        return repeatable and outcome.failure in _UNANSWERED
     return repeatable and is_transient_status(outcome)
 
 
@@ -311,5 +313,5 @@ class Attempts:
     def with_attempts(self, last: NetError) -> NetError:
         """Return the last error, with the number of attempts and whether one may have been carried out."""
         times = f" It was tried {self.made} times." if self.made > 1 else ""
-        failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure
+        failure = "interrupted" if self.maybe_done and not is_lost(last) else last.failure
         return NetError(f"{last.message}{times}", advice=last.advice, failure=failure)

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NoReturn, cast
+from math import isfinite
+from typing import TYPE_CHECKING, cast
 
 from loom_core.flow.expressions import IncomparableError, criterion_holds, evaluate, fill, text_of
 
@@ -71,7 +72,7 @@ def parse_body(response: HttpResponse) -> JsonValue:
     is_json = kind == "application/json" or kind.endswith("+json")
     if content and (is_json or content.startswith(_JSON_BEGINS)):
         try:
-            value = json.loads(content, parse_constant=_no_number)
+            value = json.loads(content, parse_constant=_finite, parse_float=_finite)
         except (ValueError, RecursionError):
             pass
         else:
@@ -92,8 +93,11 @@ def _text(content: bytes, charset: str) -> str | None:
     return None
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+def _finite(number: str) -> float:
+    value = float(number)
+    if not isfinite(value):  # NaN, and 1e999, which no journal and no client can read
+        raise ValueError(f"{number} is no JSON")
+    return value
 
 
 def _is_shallow(value: object) -> bool:

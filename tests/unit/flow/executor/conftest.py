@@ -54,7 +54,7 @@ class Api:
         return Counter(each.path for each in self.asked)
 
     def on(self, path: str, *replies: Any) -> None:
-        """A number is a status, a function does it itself, all else is JSON."""
+        """A number is a status, a function does it itself, all else is a response or JSON."""
         self.replies[path] = list(replies)
 
     async def answer(self, request: Request) -> Response:
@@ -70,7 +70,7 @@ class Api:
         )
         waiting = self.replies.get(request.url.path, [{"ok": True}])
         reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        if callable(reply):
+        if callable(reply) and not isinstance(reply, Response):
             reply = await reply(request)
         if isinstance(reply, Response):
             return reply

@@ -60,6 +60,37 @@ async def test_a_request_without_an_answer_keeps_its_key(
     assert _keys(api) == ["pay", "pay", "pay"]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Response(b"x" * 2000),  # more than the file allows
+        Response(b"x", headers={"content-encoding": "br"}),
+        Response(status_code=303, headers={"location": "/paid/1"}),
+    ],
+)
+async def test_a_request_whose_answer_cannot_be_read_keeps_its_key_too(
+    api: Api, flows: Flows, answer: Response
+) -> None:
+    api.on("/pay", answer, {"id": 1})
+    executor = flows([_flow(_PAY)], file={"net": {"allow": ["127.0.0.1"], "max_bytes": 1024}})
+    run = await executor.execute("f")
+    assert run.status == "failed"
+    assert (await executor.retry(run.id)).status == "completed"
+    assert _keys(api) == ["pay", "pay"]
+
+
+async def test_a_user_decides_whether_a_request_is_repeated_whose_answer_cannot_be_read(
+    api: Api, flows: Flows
+) -> None:
+    api.on("/pay", Response(b"x", headers={"content-encoding": "br"}), {"id": 1})
+    executor = flows([_flow({"stepId": "pay", "operation": "POST /pay"})])
+    run = await executor.execute("f")
+    assert "Whether it was done is not known" in run.output
+    run = await executor.retry(run.id)
+    assert (run.status, run.pending[0].kind) == ("input_required", "unknown")
+    assert _keys(api) == ["pay"]
+
+
 async def test_the_key_is_the_same_after_the_process_has_died(
     api: Api, flows: Flows, journal: Journal
 ) -> None:

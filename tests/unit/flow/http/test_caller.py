@@ -57,6 +57,7 @@ async def test_an_answer_comes_as_data_with_its_status_and_headers(caller, api, 
      ("完成".encode("gbk"), "text/plain; charset=gbk", "完成"), (b"", "application/json", None),
      (b"  ", "", None), (b"\x89PNG\0", "image/png", None), (b"\0\1", "", None),
      (b"{broken", "application/json", "{broken"), (b'{"a": NaN}', "application/json", '{"a": NaN}'),
+     (b'{"a": 1e999}', "application/json", '{"a": 1e999}'),
      (b'{"a": "\\ud800"}', "application/json", {"a": "?"}),
      (b"[" * 5000, "application/json", "[" * 5000), (b"<html>no</html>", "text/html", "<html>no</html>")],
 )  # fmt: skip
