@@ -436,15 +436,15 @@ class StepConfig(ConfigSection):
         if self.operation is None:
             raise ValueError(f"{self.step_id} makes no request")
         written: dict[str, Any] = {}
-        placed = {each.name: each.value for each in self.parameters if each.in_ != "header"}
+        query = {each.name: each.value for each in self.parameters if each.in_ == "query"}
         headers = {each.name: str(each.value) for each in self.parameters if each.in_ == "header"}
-        unplaced = all(not each.in_ for each in self.parameters)
+        others = {each.name: each.value for each in self.parameters if not each.in_}
         if self.request_body is not None:
             written |= {"body": self.request_body.payload, "content_type": self.request_body.content_type}
-        elif placed and unplaced and self.operation.method not in BODYLESS and self.operation.body is None:
-            written["body"], placed = placed, {}
-        if placed:
-            written["query"] = {**(self.operation.query or {}), **placed}
+        elif others and self.operation.method not in BODYLESS and self.operation.body is None:
+            written["body"], others = others, {}
+        if query or others:
+            written["query"] = {**(self.operation.query or {}), **query, **others}
         if headers:
             written["headers"] = {**self.operation.headers, **headers}
         if self.idempotent is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from loom_core.flow.understanding.moments import (
@@ -112,7 +112,8 @@ def distant_parts(text: str) -> list[MomentPart]:
     now = current_situation().now
     found = [
         MomentPart(
-            *match.span(), frozenset() if (away := _distance(match)) is None else frozenset({now + away})
+            *match.span(),
+            frozenset() if (away := _distance(match)) is None else frozenset({_after(now, away)}),
         )
         for pattern in _DISTANT
         for match in pattern.finditer(text)
@@ -120,6 +121,11 @@ def distant_parts(text: str) -> list[MomentPart]:
     return longest_parts(found) or [
         MomentPart(*match.span(), frozenset({now})) for match in _NOW.finditer(text)
     ]
+
+
+def _after(now: datetime, away: timedelta) -> datetime:
+    """Return the moment so much later, also where the clocks change in between."""
+    return (now.astimezone(UTC) + away).astimezone(now.tzinfo)
 
 
 def _time_of(value: object) -> time:

@@ -361,6 +361,7 @@ class StepRunner:
             approved=again,
             question=self._question(frame, step, arguments),
             asks=bool(step.confirm),
+            idempotent=step.idempotent,
         )
         planned = await call.plan(step.tool, arguments)
         outcome = await call.outcome(planned)
@@ -488,7 +489,7 @@ class _ToolStep:
     """One tool call and its host (`CallHost` and `TaskHost`).
 
     Its key is that of the visit, and the id of the call. `approved`: a person has approved this visit before;
-    `asks`: the user is asked in any case, otherwise by permissions.
+    `asks`: the user is asked in any case, otherwise by permissions; `idempotent`: as the step says.
     """
 
     def __init__(
@@ -501,6 +502,7 @@ class _ToolStep:
         approved: bool,
         question: str,
         asks: bool,
+        idempotent: bool | None,
     ) -> None:
         self._runner = runner
         self._scene = runner.scene
@@ -510,6 +512,7 @@ class _ToolStep:
         self._approved = approved
         self._question = question
         self._asks = asks
+        self._idempotent = idempotent
         self._lasting: ToolIdentity | None = None
         self._asked = 0
         self._shown = -_PROGRESS_SECONDS
@@ -538,10 +541,15 @@ class _ToolStep:
                 depth=depth,
                 tasks=self if self._scene.record.journal.is_durable else None,
             )
-        repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         if isinstance(spent := result.output.metadata.get(USAGE_KEY), RunUsage):
             self._scene.record.record_usage(spent)
-        return self._outcome(result, repeatable=repeatable)
+        return self._outcome(result, repeatable=self._is_repeatable(planned))
+
+    def _is_repeatable(self, planned: PlannedCall) -> bool:
+        """Return whether a call whose outcome is unknown may be repeated, as the step or its tool says."""
+        if self._idempotent is not None:
+            return self._idempotent
+        return planned.tool is not None and planned.tool.annotations.repeatable
 
     def _check_refusal(self, planned: PlannedCall) -> StepOutcome | None:
         """Return the outcome of a call whose tool no operator has approved: users cannot approve it."""
@@ -587,13 +595,12 @@ class _ToolStep:
 
     async def record_start(self, planned: PlannedCall) -> None:
         """Record the start of the call; see `CallHost`."""
-        repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         await self._runner.record_start(
             self._frame,
             self._step_id,
             planned.name,
             changes=planned.tool is None or not planned.tool.annotations.read_only,
-            risky=not repeatable,
+            risky=not self._is_repeatable(planned),
             tool=planned.call.name,
             approved=self._lasting or self._approved,
         )

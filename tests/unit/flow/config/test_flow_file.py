@@ -19,6 +19,7 @@ from loom_core.flow.config import (
     read_flow_file,
 )
 from loom_core.flow.config.models_endpoint import EndpointConfig
+from loom_core.flow.config.models_step import StepConfig
 
 FULL = r"""
 {
@@ -154,6 +155,26 @@ def test_a_request_is_what_its_step_says_of_it():
     assert (request.repeatable, request.timeout_seconds, request.sends_inputs) == (False, 5, False)
     with pytest.raises(ValueError, match="makes no request"):
         step.model_copy(update={"operation": None}).request()
+
+
+@pytest.mark.parametrize(
+    ("operation", "query", "body"),
+    [
+        ("POST https://api.example/x", {"q": 1}, {"a": 2, "b": 3}),
+        ("GET https://api.example/x", {"q": 1, "a": 2, "b": 3}, None),
+        ({"url": "https://api.example/x", "body": {"c": 4}}, {"q": 1, "a": 2, "b": 3}, {"c": 4}),
+    ],
+)
+def test_a_parameter_without_a_place_goes_into_the_body_next_to_others_with_one(operation, query, body):
+    parameters = [
+        {"name": "q", "in": "query", "value": 1},
+        {"name": "X-A", "in": "header", "value": "b"},
+        {"name": "a", "value": 2},
+        {"name": "b", "value": 3},
+    ]
+    step = {"stepId": "s", "operation": operation, "parameters": parameters}
+    request = StepConfig.model_validate(step).request()
+    assert (request.query, request.body, request.headers) == (query, body, {"X-A": "b"})
 
 
 @pytest.mark.parametrize(

@@ -166,17 +166,25 @@ async def test_what_must_not_be_done_twice_is_asked_about_where_the_flow_comes_b
     assert _keys(api) == ["pay", "pay"]
 
 
-@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize(
+    ("tool", "step", "repeatable"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (False, {"idempotent": True}, True),
+        (True, {"idempotent": False}, False),
+    ],
+)
 async def test_a_tool_keeps_its_key_and_is_asked_about_like_a_request(
-    api: Api, flows: Flows, repeatable: bool
+    api: Api, flows: Flows, tool: bool, step: dict[str, Any], repeatable: bool
 ) -> None:
-    endpoint = {"method": "POST", "url": "/pay", "idempotent": repeatable, "retries": 0}
+    endpoint = {"method": "POST", "url": "/pay", "idempotent": tool, "retries": 0}
     written = {"name": "pay", "description": "d", "confirm": False, "endpoint": endpoint}
     head = {"flow_url": api.url, "net": {"allow": ["127.0.0.1"]}}
     file = parse_flow_file(json.dumps({**head, "system_tools": [written]})).file
     async with EndpointCaller(file) as caller:
         tools = ConfigToolLoader(file, caller).load()
-        executor = flows([_flow({"stepId": "pay", "tool": "pay"})], tools=tools, permissions="allow")
+        executor = flows([_flow({"stepId": "pay", "tool": "pay", **step})], tools=tools, permissions="allow")
         api.on("/pay", 504, {"id": 1})
         run = await executor.execute("f")
         assert run.status == "failed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -100,6 +101,13 @@ def test_places_are_those_of_the_message():
     (hour,) = find_by_format(message, TIME)
     assert (message[day.start : day.end], day.value) == ("１２月１號", "2026-12-01")
     assert (message[hour.start : hour.end], hour.value) == ("３點", "15:00")
+
+
+def test_hours_from_now_are_hours_where_the_clocks_change():
+    now = datetime(2026, 3, 29, 0, 30, tzinfo=ZoneInfo("Europe/London"))
+    with situation(now, "en"):
+        (found,) = find_by_format("in two hours", {**TEXT, "format": "date-time"})
+    assert found.value == "2026-03-29T03:30:00+01:00"
 
 
 def test_one_message_fills_several_inputs():
