@@ -11,6 +11,7 @@ from loom_core.knowledge.text.scripts import normalise, to_simplified
 __all__ = [
     "ENGLISH_ORDINALS",
     "counts_other_unit",
+    "find_own_unit",
     "has_own_unit",
     "has_unit",
     "number_in",
@@ -245,8 +246,14 @@ _PLACES: Mapping[str, str] = {  # of dates and times: no amounts
 
 def has_own_unit(text: str, names: Iterable[str]) -> bool:
     """Return whether the number in a text has the unit of the input: 三天, for 天数."""
+    return find_own_unit(text, names) is not None
+
+
+def find_own_unit(text: str, names: Iterable[str]) -> re.Match[str] | None:
+    """Return where the number has the unit of the input, in the normalized text; None if it has not."""
     said, called = normalise(text), _join_names(names)
-    return any(_counts(said, unit) and _is_of(called, own) for unit, own in _AMOUNTS.items())
+    found = (_counts(said, unit) for unit, own in _AMOUNTS.items() if _is_of(called, own))
+    return next(filter(None, found), None)
 
 
 def counts_other_unit(text: str, names: Iterable[str]) -> bool:
@@ -269,8 +276,9 @@ def has_unit(names: Iterable[str]) -> bool:
     return any(_is_of(called, own) for own in _AMOUNTS.values())
 
 
-def _counts(said: str, unit: str) -> bool:
-    return re.search(rf"{_COUNTED}[- ]?(?:{unit})(?![a-z])", _WEEKDAY.sub(" ", said)) is not None
+def _counts(said: str, unit: str) -> re.Match[str] | None:
+    plain = _WEEKDAY.sub(lambda found: " " * len(found[0]), said)
+    return re.search(rf"{_COUNTED}[- ]?(?:{unit})(?![a-z])", plain)
 
 
 def _is_of(called: str, words: str) -> bool:

@@ -14,7 +14,13 @@ from loom_core.flow.triggers.pattern_text import NormalText
 from loom_core.flow.understanding.choices import ValueChoice, choices_at, choices_of
 from loom_core.flow.understanding.formats import find_by_format, has_format, is_in_format, read_by_format
 from loom_core.flow.understanding.language import in_language
-from loom_core.flow.understanding.numbers import counts_other_unit, has_own_unit, number_in, number_of
+from loom_core.flow.understanding.numbers import (
+    counts_other_unit,
+    find_own_unit,
+    has_own_unit,
+    number_in,
+    number_of,
+)
 from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in, person_part
 from loom_core.flow.understanding.small_talk import is_past, is_proposal, is_question
 from loom_core.flow.understanding.yes_no import yes_or_no
@@ -477,11 +483,11 @@ def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
         yield from _find_formatted(message, name, schema)
     elif is_number(schema):
         for match in _SEGMENT.finditer(message):
-            if (
-                has_own_unit(match[0], names)
-                and (value := parse_value(match[0], name, schema)) is not MISSING
-            ):
-                yield SlotMatch(name, value, *match.span())
+            own = find_own_unit(match[0], names)
+            if own is not None and (value := parse_value(match[0], name, schema)) is not MISSING:
+                is_as_long = len(own.string) == len(match[0])  # normalized as it is
+                start, end = own.span() if is_as_long else (0, len(match[0]))
+                yield SlotMatch(name, value, match.start() + start, match.start() + end)
     elif is_free_text(schema) and not labelled and is_person(name, schema) and (span := person_in(message)):
         value = message[slice(*span)]
         if fits(value, name, schema):

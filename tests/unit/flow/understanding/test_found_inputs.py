@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from loom_core.flow.understanding.moments import situation
 from loom_core.flow.understanding.person_names import person_in
 from loom_core.flow.understanding.slots import extract_slots
 from loom_core.llm.mock import MockProvider
@@ -205,6 +207,26 @@ def test_a_code_of_one_letter_is_in_no_other_word(
     text: str, schema: dict[str, Any], values: list[str]
 ) -> None:
     assert [each.value for each in extract_slots(text, {"x": schema})] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("下周五住三晚", {"day": "2026-12-04", "nights": 3}),
+        ("tomorrow for two nights", {"day": "2026-11-28", "nights": 2}),
+        ("住不是三晚", {}),
+    ],
+)
+def test_a_number_with_its_unit_leaves_the_rest_of_its_clause_to_others(
+    text: str, values: dict[str, Any]
+) -> None:
+    schemas = {
+        "day": {"type": "string", "format": "date"},
+        "nights": {"type": "integer", "title": "住几晚 / nights"},
+    }
+    with situation(datetime(2026, 11, 27, 10, tzinfo=UTC), "zh"):
+        found = extract_slots(text, schemas)
+    assert {each.name: each.value for each in found} == values
 
 
 def test_the_same_part_is_not_two_inputs() -> None:
