@@ -32,6 +32,7 @@ __all__ = [
     "with_properties",
 ]
 
+_DECISIONS = {"success_criteria", "on_success", "on_failure", "outputs"}
 _IN_PARTS = frozenset("required dependentRequired allOf anyOf oneOf if then else not minProperties".split())
 
 
@@ -124,10 +125,14 @@ def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: La
     return ", ".join(called) if all(each.isascii() for each in called) else "、".join(called)
 
 
-def uses_input(step: StepConfig, name: str) -> bool:
-    """Return whether a step has used an input."""
+def uses_input(step: StepConfig, name: str, *, ended: bool) -> bool:
+    """Return whether a step has used an input.
+
+    Texts of a step that only talks or decides do not count; its criteria and outputs do when it has ended.
+    """
     if step.kind in {"say", "ask", "confirm", "none"}:
-        return False
+        decided = step.model_dump(mode="json", include=_DECISIONS) if ended else {}
+        return names_input(json.dumps(decided, ensure_ascii=False), name)
     if step.operation is not None and step.request().sends_inputs:
         return True
     if (step.tool or step.workflow_id) and not step.parameters:

@@ -328,7 +328,7 @@ def find_rewind_point(
         for place, frame, done in visited
         if frame.scope == scope.path and done.step_id in steps
         for name in names
-        if place > scope.given.get(name, 0) and uses_input(steps[done.step_id], name)
+        if place >= scope.given.get(name, 0) and uses_input(steps[done.step_id], name, ended=not done.begun)
     )
     first = next(used, None)
     if first is None:

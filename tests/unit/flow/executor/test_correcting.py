@@ -70,6 +70,22 @@ async def test_a_correction_goes_back_to_the_first_step_that_has_only_read_with_
     assert api.asked[-1].body == {"day": "周日", "people": 5}
 
 
+@pytest.mark.parametrize("size", [{}, {"ask": {"question": "几位？", "into": "people"}}])
+async def test_a_correction_goes_back_to_a_step_that_has_decided_by_it(
+    api: Api, flows: Flows, size: dict[str, Any]
+) -> None:
+    few = {"type": "goto", "stepId": "table", "criteria": ["$inputs.people < 9"]}
+    table = {"stepId": "table", "operation": "GET /table", "onSuccess": [{"type": "goto", "stepId": "sure"}]}
+    hall = {"stepId": "hall", "operation": "GET /hall", "onSuccess": [{"type": "goto", "stepId": "sure"}]}
+    executor = flows([_book({"stepId": "size", **size, "onSuccess": [few]}, hall, table, _SURE, _POST)])
+    run = await executor.execute("book", "订座", {"day": "周五", **({} if size else {"people": 4})})
+    if size:
+        run = await executor.send_command(run.id, _accept(run.pending[0], people=4))
+    decided = ApprovalDecision(id=run.pending[0].id, action="edit", arguments={"people": 20}, ask_again=True)
+    run = await executor.send_command(run.id, decided)
+    assert (run.pending[0].reason, api.counts["/hall"]) == ("周五，20 位？", 1)
+
+
 async def test_after_a_correction_only_questions_that_are_others_now_are_asked_again(
     api: Api, flows: Flows
 ) -> None:
