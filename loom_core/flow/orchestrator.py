@@ -380,8 +380,15 @@ class WorkflowOrchestrator:
         """
         with self._in_use.current.acquire() as runtime:
             route = RoutingOutcome(action="flow", how="given", flow_id=flow_id)
+            before = await self._conversations.peek(session_id, caller=caller, context=context or {})
             request = runtime.executor.build_request(
-                flow_id, message, inputs, caller=caller, route=asdict(route), idempotency_key=idempotency_key
+                flow_id,
+                message,
+                inputs,
+                context=before.context,
+                caller=caller,
+                route=asdict(route),
+                idempotency_key=idempotency_key,
             )
             known = (
                 await self.journal.find_by_key(idempotency_key, caller=caller) if idempotency_key else None

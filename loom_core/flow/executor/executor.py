@@ -15,7 +15,9 @@ from loom_core.flow.config.models import FlowConfig, FlowFile
 from loom_core.flow.executor.dependencies import FlowAudit, FlowDependencies, FlowLimits, RequestSender
 from loom_core.flow.executor.inputs import check_known, validate_inputs
 from loom_core.flow.executor.loop import FlowLoop
+from loom_core.flow.responses.phrases import language_of, language_of_run
 from loom_core.flow.understanding.language import Language
+from loom_core.flow.understanding.moments import situation_in
 from loom_core.runs.commands import HumanInputPolicy, Retry
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -179,15 +181,14 @@ class FlowExecutor:
             InvalidInputError: the parameters are invalid by its schema.
         """
         flow = self.parts.file.find_flow(flow_id)
-        given = dict(parameters or {})
-        if given:
-            check_known(flow, list(given))
-            given = validate_inputs(flow, given, whole=False)
+        variables = {**self._context, **(context or {})}
+        language = language_of(message or flow.title, setting=self.parts.file.basic_settings.language)
+        given = self._validate(flow, parameters or {}, context=variables, language=language)
         metadata: dict[str, Any] = {
             "kind": "flow",
             "message": message,
             "inputs": given,
-            "context": {**self._context, **(context or {})},
+            "context": variables,
             "config": self.parts.version,
             "confirm": flow.confirm == "always" if confirm is None else confirm,
             "confirm_reason": confirm_reason,
@@ -286,9 +287,23 @@ class FlowExecutor:
         """
         if not inputs:
             return Retry(step=step, by=by)
-        flow = self.parts.file.find_flow(run.request.profile)
+        flow, request = self.parts.file.find_flow(run.request.profile), run.request
+        language = language_of_run(request, setting=self.parts.file.basic_settings.language)
+        context: Mapping[str, Any] = request.metadata.get("context") or {}
+        return Retry(
+            step=step, inputs=self._validate(flow, inputs, context=context, language=language), by=by
+        )
+
+    def _validate(
+        self, flow: FlowConfig, inputs: Mapping[str, Any], *, context: Mapping[str, Any], language: Language
+    ) -> dict[str, Any]:
+        """Validate inputs in the time zone of the conversation; without any, nothing is checked."""
+        if not inputs:
+            return {}
         check_known(flow, list(inputs))
-        return Retry(step=step, inputs=validate_inputs(flow, inputs, whole=False), by=by)
+        zones = context.get("timezone"), self.parts.file.basic_settings.timezone
+        with situation_in(zones, language):
+            return validate_inputs(flow, inputs, whole=False)
 
     async def resume(self, run_id: str) -> Run:
         """Execute a run until it ends or waits for the user; if another process executes it, wait.

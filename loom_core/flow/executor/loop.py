@@ -42,6 +42,7 @@ from loom_core.flow.expressions import (
 )
 from loom_core.flow.http.response import failure_message
 from loom_core.flow.responses.phrases import Phrases, language_of_run
+from loom_core.flow.understanding.moments import situation_in
 from loom_core.observability.spans import INVOKE_WORKFLOW
 from loom_core.runs.commands import Command, Resume, Retry
 from loom_core.runs.executor import RunExecutor
@@ -126,8 +127,11 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         """Execute the run; see `RunExecutor.execute`."""
         outer = calling_run()
         self._log.observe(self._parts.audit)
+        context: Mapping[str, Any] = self._log.run.request.metadata.get("context") or {}
+        zones = context.get("timezone"), self._file.basic_settings.timezone
         try:
             with (
+                situation_in(zones, self._wording.language),
                 calling_from(self._calling),
                 nullcontext() if outer is None else outer.attach_child(self.detach),
             ):

@@ -69,6 +69,7 @@ async def begin_flow(
         flow.flow_id,
         message or turn.message,
         drop_invalid_inputs(flow, parameters),
+        context=turn.context,
         caller=turn.conversation.caller,
         confirm=confirm,
         confirm_reason=reason,

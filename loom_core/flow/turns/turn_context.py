@@ -17,7 +17,7 @@ import anyio
 
 from loom_core.errors import LLMError
 from loom_core.flow.policy.router import RouteMatch
-from loom_core.flow.understanding.moments import current_situation, situation, zone_of
+from loom_core.flow.understanding.moments import situation_in
 from loom_core.redaction import redact_log_text
 
 if TYPE_CHECKING:
@@ -124,9 +124,8 @@ class TurnContext:
 
     def situation(self) -> AbstractContextManager[None]:
         """Return a context in which what is said is understood in the time zone of the conversation."""
-        zone = zone_of(self.context.get("timezone")) or zone_of(self.file.basic_settings.timezone)
-        now = current_situation().now
-        return situation(now if zone is None else now.astimezone(zone), self.phrases.language)
+        zones = self.context.get("timezone"), self.file.basic_settings.timezone
+        return situation_in(zones, self.phrases.language)
 
     @property
     def context(self) -> dict[str, Any]:

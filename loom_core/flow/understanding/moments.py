@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -30,6 +30,7 @@ __all__ = [
     "longest_parts",
     "moment_rule",
     "situation",
+    "situation_in",
     "without_spans",
     "zone_of",
 ]
@@ -94,6 +95,13 @@ def situation(now: datetime, language: Language) -> Generator[None]:
         yield
     finally:
         _situation.reset(token)
+
+
+def situation_in(zones: Iterable[object], language: Language) -> AbstractContextManager[None]:
+    """Return the same for the current time, in the first of some time zones that exists."""
+    zone = next(filter(None, map(zone_of, zones)), None)
+    now = current_situation().now
+    return situation(now if zone is None else now.astimezone(zone), language)
 
 
 def current_situation() -> Situation:

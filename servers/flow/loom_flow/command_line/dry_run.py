@@ -14,6 +14,8 @@ from loom_core.flow.executor.inputs import check_known, missing_inputs, validate
 from loom_core.flow.expressions import ExpressionValues, text_of
 from loom_core.flow.expressions.template import pieces_of
 from loom_core.flow.http import EndpointCaller
+from loom_core.flow.responses.phrases import language_of
+from loom_core.flow.understanding.moments import situation_in
 from loom_core.knowledge.text.control_characters import escape_controls
 
 if TYPE_CHECKING:
@@ -67,13 +69,16 @@ async def dry_run(
         known = ", ".join(each.flow_id for each in file.flows if each.enabled)
         raise NotFoundError(f"There is no flow {flow_id[:200]!r}.", advice=f"There are: {known or 'none'}.")
     problems: list[str] = []
-    given = with_defaults(flow.input_schema, inputs)
+    given, variables = with_defaults(flow.input_schema, inputs), {**file.context, **context}
+    zones = variables.get("timezone"), file.basic_settings.timezone
+    language = language_of(message or flow.title, setting=file.basic_settings.language)
     try:
         check_known(flow, list(inputs))
-        given = validate_inputs(flow, given, whole=False)
+        with situation_in(zones, language):
+            given = validate_inputs(flow, given, whole=False)
     except InvalidInputError as error:
         problems.append(str(error))
-    values = ExpressionValues(inputs=given, context={**file.context, **context}, message=message)
+    values = ExpressionValues(inputs=given, context=variables, message=message)
     steps: list[DryStep] = []
     async with EndpointCaller(file) as caller:
         if not flow.steps:

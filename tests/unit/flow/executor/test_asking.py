@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from loom_core.flow.executor import FlowExecutor
+from loom_core.flow.understanding.moments import situation
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply, Resume
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending
@@ -243,3 +245,24 @@ async def test_events_have_no_inputs_that_are_called_a_secret_and_requests_have_
     told = [each.payload for id_ in (run.id, given.id) for each in await journal.events(id_)]
     assert "芝麻开门" not in str(told)
     assert "王芳" in str(told)
+
+
+@pytest.mark.parametrize("where", ["file", "context"])
+async def test_a_day_is_that_of_the_conversations_time_zone_without_a_message_too(
+    flows: Flows, where: str
+) -> None:
+    day = {"type": "string", "format": "date", "formatMinimum": "today"}
+    schema = {"type": "object", "properties": {"day": day}, "required": ["day"]}
+    flow = {"flow_id": "f", "input_schema": schema, "steps": [{"stepId": "sure", "confirm": "?"}]}
+    zone = {"timezone": "Pacific/Kiritimati"}  # 14 hours ahead
+    executor = flows([flow], file={"basic_settings": zone} if where == "file" else {})
+    context = zone if where == "context" else {}
+    with situation(datetime(2026, 11, 28, 13, tzinfo=UTC), "en"):
+        given = await executor.execute("f", "", {"day": "today"}, context=context)
+        asked = await executor.execute("f", context=context)
+        answer = InputResponse(id=asked.pending[0].id, action="accept", content={"day": "tomorrow"})
+        answered = await executor.send_command(asked.id, answer)
+    assert [run.pending[0].arguments for run in (given, answered)] == [
+        {"day": "2026-11-29"},
+        {"day": "2026-11-30"},
+    ]
