@@ -560,7 +560,8 @@ class StepMachine:
         try:
             if outcome.status == "success" and not all_hold(step.success_criteria, values):
                 problem = "Its success criteria do not hold."
-                said = self._failure_message(step, values) or self.scene.wording.refused
+                told = self.scene.values_for_text(frame, values)
+                said = self._failure_message(step, told) or self.scene.wording.refused
                 outcome = replace(outcome, status="failure", problem=problem, said=said)
             succeeded = outcome.status == "success"
             if outcome.response is not None or succeeded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +24,7 @@ from loom_core.flow.executor.steps.waiting import ask_user, confirm_step, wait_o
 from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.expressions.template import pieces_of
 from loom_core.flow.http.request import is_lost
-from loom_core.flow.http.response import EndpointResult, interpret_response
+from loom_core.flow.http.response import EndpointResult, failure_message, interpret_response
 from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.llm.interface import OutputSchema
@@ -268,7 +269,9 @@ class StepRunner:
         ended = partial(self._parts.audit.record_request, "end", self._record.run, what, key=key)
         began = perf_counter()
         try:
-            outcome = await self._send(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
+            outcome = await self._send(
+                frame, endpoint, values, key, seconds=step.timeout_seconds, risky=risky
+            )
         except LoomError:  # the request could not be built, and nothing was sent
             if changes:
                 await ended(outcome="failure", seconds=perf_counter() - began)
@@ -279,6 +282,7 @@ class StepRunner:
 
     async def _send(
         self,
+        frame: Frame,
         endpoint: EndpointConfig,
         values: ExpressionValues,
         key: str,
@@ -307,11 +311,12 @@ class StepRunner:
             return StepOutcome(response=result).unreadable(str(error), said=said, risky=risky)
         if judgement.is_success:
             return StepOutcome(response=result, outputs={"result": judgement.result})
+        told = self.scene.values_for_text(frame, replace(values, response=result))
         return StepOutcome(
             status="unknown" if risky and is_lost(result.status) else "failure",
             response=result,
             problem=judgement.problem,
-            said=self.scene.wording.part_of(judgement.told)
+            said=self.scene.wording.part_of(failure_message(endpoint, told))
             or self.scene.wording.describe_failed_request(
                 result.status, unsure=changes and is_lost(result.status)
             ),

@@ -125,6 +125,25 @@ async def test_a_criterion_decides_what_has_succeeded(api: Api, flows: Flows) ->
     assert "余额不足" in run.problem
 
 
+@pytest.mark.parametrize("where", ["operation", "step"])
+async def test_what_users_are_told_of_a_failure_has_titles_and_words(
+    api: Api, flows: Flows, where: str
+) -> None:
+    api.on("/book", 409 if where == "operation" else {"left": 0})
+    room = {"oneOf": [{"const": "R1", "title": "The hall"}], "default": "R1"}
+    day = {"type": "string", "format": "date", "default": "2026-12-01"}
+    criteria = {} if where == "operation" else {"successCriteria": ["$response.body#/left > 0"]}
+    operation = {"url": "/book", "failure": "{$inputs.room} is full on {$inputs.day}."}
+    flow = {
+        "flow_id": "book",
+        "input_schema": {"type": "object", "properties": {"room": room, "day": day}},
+        "steps": [{"stepId": "book", "operation": operation, **criteria}],
+    }
+    run = await flows([flow]).execute("book")
+    assert "The hall is full on Tuesday, 1 December 2026." in run.output
+    assert api.asked[0].body == {"room": "R1", "day": "2026-12-01"}
+
+
 async def test_goto_and_end_lead_elsewhere(api: Api, flows: Flows) -> None:
     api.on("/stock", {"left": 0})
     flow = {
