@@ -161,7 +161,7 @@ _FORMS: Final = {
 
 def _is_within(value: str, schema: Schema) -> bool:
     low, high = (_bound(schema.get(name)) for name in ("formatMinimum", "formatMaximum"))
-    return (not low or value >= low) and (not high or value <= high)
+    return (not low or value >= low) and (not high or value[: len(high)] <= high)  # all of the day "today"
 
 
 def _bound(said: object) -> str:

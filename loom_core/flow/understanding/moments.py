@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -76,6 +76,30 @@ class MomentPart:
     values: frozenset[MomentValue]
 
 
+class _LocalZone(tzinfo):
+    """The time zone of this machine, with its offset at each date: `astimezone` alone keeps that of now."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None if dt is None else self._at(dt).utcoffset()
+
+    def dst(self, dt: datetime | None) -> None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None if dt is None else self._at(dt).tzname()
+
+    def fromutc(self, dt: datetime) -> datetime:
+        return dt.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    @staticmethod
+    def _at(moment: datetime) -> datetime:
+        try:
+            return moment.replace(tzinfo=None).astimezone()
+        except (OverflowError, ValueError, OSError):  # a year that the clock of this system does not have
+            return datetime.now().astimezone()
+
+
+_LOCAL = _LocalZone()
 _situation: ContextVar[Situation | None] = ContextVar("situation", default=None)
 
 
@@ -106,7 +130,7 @@ def situation_in(zones: Iterable[object], language: Language) -> AbstractContext
 
 def current_situation() -> Situation:
     """Return the situation of the context; else now, in this machine's time zone and in English."""
-    return _situation.get() or Situation(datetime.now().astimezone(), "en")
+    return _situation.get() or Situation(datetime.now(_LOCAL), "en")
 
 
 def count_of(said: str) -> int | None:

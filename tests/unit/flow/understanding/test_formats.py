@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextvars import Context
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -25,6 +27,7 @@ from loom_core.flow.understanding.slots import extract_slots, find_rejected_valu
 NOW = datetime.fromisoformat("2026-11-27T10:00:00+08:00")  # a Friday
 TEXT = {"type": "string"}
 DATE = {**TEXT, "format": "date", "title": "日期 / date"}
+MOMENT = {**TEXT, "format": "date-time"}
 TIME = {**TEXT, "format": "time", "title": "时间 / time"}
 OPEN = {**TIME, "formatMinimum": "09:30", "formatMaximum": "19:00"}
 
@@ -51,6 +54,9 @@ def _now() -> Iterator[None]:
         ("13月第一个星期一", DATE, MISSING),
         ("今天", {**DATE, "formatMinimum": "today"}, "2026-11-27"),
         ("12月3号", {**DATE, "formatMaximum": "2026-12-01"}, MISSING),
+        ("今天下午三点", {**MOMENT, "formatMaximum": "today"}, "2026-11-27T15:00:00+08:00"),
+        ("今天下午三点", {**MOMENT, "formatMaximum": "2026-11-27T15:00"}, "2026-11-27T15:00:00+08:00"),
+        ("明天下午三点", {**MOMENT, "formatMaximum": "today"}, MISSING),
         ("周日你们开门吗？", DATE, MISSING),
         ("周日可以吗？", DATE, "2026-11-29"),
         ("1200块", {"type": "number", "format": "money", "currency": "CNY"}, 1200),
@@ -108,6 +114,20 @@ def test_hours_from_now_are_hours_where_the_clocks_change():
     with situation(now, "en"):
         (found,) = find_by_format("in two hours", {**TEXT, "format": "date-time"})
     assert found.value == "2026-03-29T03:30:00+01:00"
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="Windows has the time zone of its settings")
+def test_the_time_zone_of_this_machine_has_the_offset_of_the_date(monkeypatch: pytest.MonkeyPatch):
+    def read(text: str) -> object:
+        return parse_value(text, "x", MOMENT)
+
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        days = ("1 July 2099 at 3 pm", "1 January 2099 at 3 pm")
+        found = [Context().run(read, day) for day in days]  # without the situation of this file
+    time.tzset()
+    assert found == ["2099-07-01T15:00:00+02:00", "2099-01-01T15:00:00+01:00"]
 
 
 def test_one_message_fills_several_inputs():
