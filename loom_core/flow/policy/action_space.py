@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import check_known, normalise_formats, validate_inputs
+from loom_core.flow.understanding.choices import properties_of
 from loom_core.llm.text import compact_json
 from loom_core.tools.arguments import ToolArguments
 
@@ -102,8 +103,8 @@ class ActionSpace:
     def _answer(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         pending = self.pending
         assert pending is not None
-        asked = _properties(pending.schema)
-        known = {**(_properties(self.asking.input_schema) if self.asking else {}), **asked}
+        asked = properties_of(pending.schema)
+        known = {**(properties_of(self.asking.input_schema) if self.asking else {}), **asked}
         if not parameters:
             raise InvalidInputError("An answer has parameters.", advice=_join_names(known))
         if strange := [name for name in parameters if name not in known]:
@@ -146,7 +147,7 @@ class ActionSpace:
         if pending.arguments:
             lines.append(f"What it goes on with so far: {compact_json(pending.arguments)}")
         if self.asking:
-            inputs = _properties(self.asking.input_schema)
+            inputs = properties_of(self.asking.input_schema)
             lines.append(f"Inputs that can be corrected: {compact_json(inputs)}")
         return "\n".join(lines)
 
@@ -157,11 +158,6 @@ def _inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     check_known(flow, list(given))
     return validate_inputs(flow, given, whole=False)
-
-
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
 def _unknown_error(what: str, name: str, known: Sequence[str]) -> InvalidInputError:

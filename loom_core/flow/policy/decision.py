@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, JsonValue, TypeAdapter, model_validator
 
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.flow.policy.action_space import ActionSpace, DecisionAction
-from loom_core.flow.understanding.choices import choices_of
+from loom_core.flow.understanding.choices import choices_of, properties_of
 from loom_core.flow.understanding.moments import current_situation
 from loom_core.flow.understanding.numbers import number_of, without_fixed_words
 from loom_core.knowledge.text.analysis import analyse
@@ -346,7 +346,7 @@ def _inputs_of(written: _Command, action_space: ActionSpace) -> tuple[dict[str, 
     schemas: dict[str, Any] = {}
     required: set[str] = set()
     for source in sources:
-        schemas |= source.get("properties") or {}
+        schemas |= properties_of(source)
         required |= {*(source.get("required") or ())}
     return schemas, required
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from anyio import to_thread
 
@@ -18,7 +18,7 @@ from loom_core.flow.policy.decision import RoutingDecision
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.triggers.negation import negates
-from loom_core.flow.understanding.choices import choices_of, number_in_list
+from loom_core.flow.understanding.choices import choices_of, number_in_list, properties_of
 from loom_core.flow.understanding.slots import extract_slots, parse_typed
 from loom_core.flow.understanding.small_talk import (
     is_cancel,
@@ -153,8 +153,7 @@ class FlowRouter:
 
         Values of a wrong type are left out, so that the run asks for them.
         """
-        named = flow.input_schema.get("properties")
-        schemas = named if isinstance(named, dict) else {}
+        schemas = properties_of(flow.input_schema)
         found: dict[str, JsonValue] = {}
         for match in matches:
             if match.flow_id != flow.flow_id:
@@ -172,12 +171,8 @@ class FlowRouter:
     ) -> dict[str, JsonValue]:
         """Return the same, with inputs from the rest of the message; see `extract_slots`."""
         found = self.parameters_of(flow, matches)
-        named = flow.input_schema.get("properties")
-        schemas = {
-            name: schema
-            for name, schema in (named if isinstance(named, dict) else {}).items()
-            if isinstance(schema, dict) and name not in found
-        }
+        named = properties_of(flow.input_schema)
+        schemas = {name: schema for name, schema in named.items() if name not in found}
         return {**{each.name: each.value for each in extract_slots(message, schemas)}, **found}
 
     def build_flow_descriptions(self) -> str:
@@ -198,11 +193,10 @@ def _holds_all(first: TriggerMatch, rivals: Sequence[TriggerMatch]) -> bool:
 def _describe(flow: FlowConfig) -> str:
     name = "" if flow.title == flow.flow_id else f" ({_line(flow.title)})"
     lines = [f"- **{flow.flow_id}**{name}: {_line(flow.description) or '(no description)'}"]
-    named = flow.input_schema.get("properties")
     required = flow.input_schema.get("required")
-    for key, schema in (named if isinstance(named, dict) else {}).items():
+    for key, schema in properties_of(flow.input_schema).items():
         facts = [_kind(schema)] + ["required"] * (isinstance(required, list) and key in required)
-        about = schema.get("description") if isinstance(schema, dict) else None
+        about = schema.get("description")
         said = f": {_line(about)}" if isinstance(about, str) else ""
         lines.append(f"  - input `{_line(key)}` ({', '.join(facts)}){said}")
     if flow.hidden:
@@ -214,16 +208,14 @@ def _describe(flow: FlowConfig) -> str:
     return "\n".join(lines)
 
 
-def _kind(schema: JsonValue) -> str:
-    if not isinstance(schema, dict):
-        return "any"
+def _kind(schema: Mapping[str, Any]) -> str:
     if choices := choices_of(schema):
         return _line(
             "one of "
             + ", ".join(f"{each.value} ({each.title})" if each.title else str(each.value) for each in choices)
         )
     kind = schema.get("type", "any")
-    return _line(" or ".join(map(str, kind)) if isinstance(kind, list) else str(kind))
+    return _line(" or ".join(map(str, cast("list[object]", kind))) if isinstance(kind, list) else str(kind))
 
 
 def _line(text: str) -> str:
@@ -271,10 +263,9 @@ def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> 
     end = max(each.end for each in match.matches if each.flow_id == match.flow.flow_id)
     joint = _FURTHER.search(message, end)
     part = message[joint.end() :].strip() if joint else ""
-    named: Any = match.flow.input_schema.get("properties") or {}
     if not part or is_cancel(part) or is_request_or_refusal(part) or len(content_words(part)) < _FEW_WORDS:
         return ""
-    found = extract_slots(part, {name: each for name, each in named.items() if isinstance(each, Mapping)})
+    found = extract_slots(part, properties_of(match.flow.input_schema))
     return "" if found or router.match(part).matches else part
 
 

@@ -184,7 +184,7 @@ class Phrases(BilingualTexts):
     def _form(self, refused: RejectedValue) -> str:
         """Describe the form of an input, as far as its schema has texts for people."""
         schema = refused.schema
-        if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
+        if not choices_of(schema) and schema.get("type") in ("integer", "number"):
             limit = self._limit(refused)
             if refused.is_whole:
                 return self.whole.format(limit=limit) if limit else self.any_whole

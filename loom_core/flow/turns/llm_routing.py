@@ -23,6 +23,7 @@ from loom_core.flow.turns.actions import (
     status_outcome,
 )
 from loom_core.flow.turns.plan import answers_at_once
+from loom_core.flow.understanding.choices import properties_of
 from loom_core.flow.understanding.slots import extract_slots
 from loom_core.observability.spans import FLOW_DECISION
 from loom_core.observability.tracing import record_failure, span
@@ -120,10 +121,7 @@ async def read_rest_of_request(
 def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
     """Return whether a message says more than the matches of a flow's patterns and inputs."""
     said = list(turn.message)
-    named: Any = flow.input_schema.get("properties") or {}
-    found = extract_slots(
-        turn.message, {name: part for name, part in named.items() if isinstance(part, Mapping)}
-    )
+    found = extract_slots(turn.message, properties_of(flow.input_schema))
     own = [match for match in turn.match.matches if match.flow_id == flow.flow_id]
     for each in (*own, *found):
         said[each.start : each.end] = " " * (each.end - each.start)

@@ -13,6 +13,7 @@ from datetime import date, time
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from loom_core.cjk import has_cjk
+from loom_core.flow.expressions.expression import look_up, parse_pointer
 from loom_core.flow.triggers.pattern_text import NormalText
 from loom_core.flow.understanding.dates import date_parts
 from loom_core.flow.understanding.formats import format_in_words
@@ -48,6 +49,7 @@ SHOWN: Final = 10
 """Maximum number of choices that a question lists."""
 
 _BETWEEN = " / "
+_MAX_REFERENCES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,48 @@ def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
 
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the schemas of the properties of an object, by name; that of `true` is empty."""
-    found: object = schema.get("properties")
-    parts: Mapping[str, object] = cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+    """Return the schemas of the properties of an object, by name; that of `true` is empty.
+
+    They are for values that people give: a `$ref` within the schema is resolved, and null is left out.
+    """
     return {
-        name: cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
-        for name, part in parts.items()
+        name: _dereference(_without_null(_dereference(_as_mapping(part), schema)), schema)
+        for name, part in _as_mapping(schema.get("properties")).items()
     }
+
+
+def _as_mapping(found: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def _dereference(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace a `$ref` to a part of `root` by it, through a few others at most."""
+    for _ in range(_MAX_REFERENCES):
+        reference = part.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        try:
+            found = _as_mapping(look_up(root, parse_pointer(reference[1:])))
+        except ValueError:
+            break
+        part = {**found, **_without(part, "$ref")}
+    return part
+
+
+def _without_null(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of the only other value that may be given instead of null, if it is one."""
+    for key in ("type", "anyOf", "oneOf"):
+        listed = part.get(key)
+        forms = cast("list[object]", listed) if isinstance(listed, list) else []
+        others = [each for each in forms if each not in ("null", {"type": "null"})]
+        if len(others) == 1 < len(forms):
+            only = {"type": others[0]} if key == "type" else _as_mapping(others[0])
+            return {**only, **_without(part, key)}
+    return part
+
+
+def _without(part: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name != key}
 
 
 def with_titles(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: Language) -> dict[str, Any]:

@@ -238,7 +238,7 @@ def _money(text: str, schema: Schema) -> Iterator[FormatMatch]:
             yield FormatMatch(None, start, end)
             continue
         amount = f"{money[0].normalize():f}"
-        if schema.get("type") in {"number", "integer"}:
+        if schema.get("type") in ("number", "integer"):
             whole = money[0] == int(money[0])
             yield FormatMatch(int(money[0]) if whole else float(money[0]), start, end)
         else:

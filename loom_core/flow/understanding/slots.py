@@ -235,7 +235,7 @@ def is_free_text(schema: Schema) -> bool:
 
 def is_number(schema: Schema) -> bool:
     """Return whether an input is a number."""
-    return schema.get("type") in {"integer", "number"} and not choices_of(schema) and not has_format(schema)
+    return schema.get("type") in ("integer", "number") and not choices_of(schema) and not has_format(schema)
 
 
 def accepts_any_text(name: str, schema: Schema) -> bool:

@@ -144,7 +144,7 @@ def test_the_model_is_told_of_flows_in_lines_of_their_own() -> None:
         "  - input `kind` (one of 年, 病)\n"
         '  - examples: "我要请三天年假"; "b"; "c"\n'
         "- **order**: (no description)\n"
-        "  - input `id` (string or null)\n"
+        "  - input `id` (string)\n"
     )
 
 

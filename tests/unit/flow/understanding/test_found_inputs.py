@@ -188,6 +188,29 @@ def test_what_is_no_one(text: str) -> None:
     assert person_in(text) is None
 
 
+@pytest.mark.parametrize(
+    "age",
+    [
+        {"type": ["integer", "null"]},
+        {"$ref": "#/$defs/age"},
+        {"anyOf": [{"$ref": "#/$defs/age"}, {"type": "null"}], "title": "age"},
+        {"$ref": "#/$defs/other"},
+    ],
+)
+async def test_an_input_is_read_by_the_schema_that_its_own_refers_to(age: dict[str, Any]) -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"age": {"type": "integer", "minimum": 1}, "other": {"$ref": "#/$defs/age"}},
+        "properties": {"age": age},
+        "required": ["age"],
+    }
+    flow = {"flow_id": "book", "trigger_patterns": ["book"], "input_schema": schema, "confirm": "always"}
+    async with talking({**flow, "endpoint": "POST /book"}) as talk:
+        await talk("book the dentist")
+        assert (await talk("thirty-four")).pending[0].arguments == {"age": 34}
+        assert (await talk("make it 35")).pending[0].arguments == {"age": 35}
+
+
 SIZE = {"type": "string", "enum": ["S", "M", "I"]}
 ROOM = {"oneOf": [{"const": "T", "title": "Twin"}, {"const": "1", "title": "Single"}]}
 
