@@ -11,6 +11,7 @@ from loom_core.cjk import has_cjk, is_chinese
 from loom_core.flow.understanding.choices import SHOWN, choices_of, properties_of, with_titles
 from loom_core.flow.understanding.formats import format_in_words
 from loom_core.flow.understanding.language import BilingualTexts, Language, Text, in_language
+from loom_core.flow.understanding.slots import is_free_text
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
@@ -108,6 +109,7 @@ class Phrases(BilingualTexts):
     any_whole = Text("a whole number", "整数")
     any_number = Text("a number", "数字")
     wanted = Text("{name}: {form}.", "{name}：{form}。")
+    which_text = Text("Please say what it is, as in “{name}: …”.", "请说明是哪一项，如“{name}：……”。")
     long_enough = Text("at least {least} characters", "至少{least}个字")
     unoffered = Text("“{said}” is not one of the choices.", "没有“{said}”这一项。")
     ambiguous = Text("{name}: which of these do you mean: {values}?", "{name}：您指的是哪一个：{values}？")
@@ -144,6 +146,12 @@ class Phrases(BilingualTexts):
         if refused.said:
             return f"{self.unoffered.format(said=refused.said)}{self.space}{wants}".rstrip()
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
+
+    def ask_which_text(self, asked: Mapping[str, Any]) -> str:
+        """Return how to answer where words may be any of several texts; empty if there is only one."""
+        texts = {name: part for name, part in properties_of(asked).items() if is_free_text(part)}
+        first = next(iter(texts.items()), None)
+        return self.which_text.format(name=self._title(*first)) if first and len(texts) > 1 else ""
 
     def describe_valid_values(self, refused: RejectedValue) -> str:
         """Describe valid values; empty if the schema has no text for people."""

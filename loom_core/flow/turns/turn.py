@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from loom_core.flow.runtime.runtime import FlowRuntime
     from loom_core.flow.turns.session import ConversationStore, FlowConversation
     from loom_core.runs.host import RunHost
-    from loom_core.runs.run import Run, RunRequest
+    from loom_core.runs.run import Pending, Run, RunRequest
 
 __all__ = [
     "begin_named_flow",
@@ -386,13 +386,13 @@ async def _handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOu
         known = await ask_sources(turn, found)
         route = route.with_problem(known.problem)
         answer = turn.runtime.answerer.answer_without_model(known, turn.phrases)
-        again, is_told = _why_unclear(turn, plan, run.pending[0].reason)
+        again, is_told = _why_unclear(turn, plan, run.pending[0])
         text = answer.text if known.items and not is_told else again
         outcome = _ask_again(run, replace(route, action="respond" if known.items else "clarify"), text)
         return replace(outcome, citations=answer.citations)
 
 
-def _why_unclear(turn: TurnContext, plan: TurnPlan, question: str) -> tuple[str, bool]:
+def _why_unclear(turn: TurnContext, plan: TurnPlan, pending: Pending) -> tuple[str, bool]:
     """Return the text before a repeated question, and whether it says more than that nothing matches."""
     said, phrases = plan.said, turn.phrases
     if (flow := flow_to_cancel(turn.message, turn.file.flows)) is not None:
@@ -403,9 +403,12 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan, question: str) -> tuple[str,
         return phrases.again, False
     refused = said.refused
     choices = [choice.label_in(phrases.language) for choice in choices_of(refused.schema)]
-    if choices and not refused.said and all(label in question for label in choices):
+    if choices and not refused.said and all(label in pending.reason for label in choices):
         return phrases.again, False  # the repeated question lists them
-    return phrases.rejection_text(refused), refused.value is not None or bool(refused.choices or refused.said)
+    text = phrases.rejection_text(refused)
+    if text == phrases.again:
+        text = f"{text}{phrases.space}{phrases.ask_which_text(pending.schema)}".rstrip()
+    return text, refused.value is not None or bool(refused.choices or refused.said)
 
 
 def reply_from_decision(

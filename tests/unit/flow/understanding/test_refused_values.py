@@ -77,6 +77,23 @@ async def test_so_is_a_correction_also_while_a_text_is_asked_for() -> None:
         assert (await talk("make it 8 pm")).text.startswith("time cannot be 20:00")
 
 
+@pytest.mark.parametrize(
+    ("begin", "said", "how"),
+    [
+        ("我要预约", "牙疼", "请说明是哪一项，如“病情：……”。"),
+        ("book it please", "my tooth hurts", "Please say what it is, as in “trouble: …”."),
+    ],
+)
+async def test_words_that_may_be_any_of_several_texts_are_asked_for_with_their_name(
+    begin: str, said: str, how: str
+) -> None:
+    async with talking(_flow(trouble=_TEXT, doctor={"type": "string", "title": "医生 / doctor"})) as talk:
+        await talk(begin)
+        assert how in (await talk(said)).text
+        asked = await talk(f"病情：{said}" if "病情" in how else f"trouble: {said}")
+        assert asked.pending[0].arguments == {"trouble": said}
+
+
 async def test_what_a_number_is_called_at_is_no_name() -> None:
     name = {"type": "string", "format": "person", "title": "name"}
     phone = {"type": "string", "format": "phone", "title": "phone"}
