@@ -186,10 +186,14 @@ class FlowConversation:
         """Merge the variables of a message.
 
         Raises:
-            InvalidInputError: they are too large, no JSON, or of another tenant than the conversation.
+            InvalidInputError: all of them are too large, they are no JSON, or of another tenant than the
+                conversation.
         """
+        if not context:
+            return
+        merged = {**self.context, **context}
         try:
-            size = len(json.dumps(context, ensure_ascii=False, allow_nan=False))
+            size = len(json.dumps(merged, ensure_ascii=False, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
             raise InvalidInputError(
                 "The context is not valid JSON.", advice="Give names and plain values."
@@ -204,7 +208,7 @@ class FlowConversation:
                     f"The session {self.session_id} is of another {name}.",
                     advice="Leave out the session to begin a new one; one serves one tenant.",
                 )
-        self.context |= context
+        self.context = merged
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for the journal."""

@@ -38,6 +38,14 @@ async def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None
         await second.assistant.journal.aclose()
 
 
+async def test_the_variables_of_a_conversation_do_not_grow_with_each_message() -> None:
+    async with talking() as talk:
+        await talk("你好", context={"a": "x" * 10_000})
+        await talk("你好", context={"a": "y" * 10_000})
+        with pytest.raises(InvalidInputError, match="The context has 20"):
+            await talk("你好", context={"b": "x" * 10_000})
+
+
 async def test_an_offer_outlives_the_process(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     async with talking(journal=Journal(path)) as first:
