@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue
@@ -48,6 +48,7 @@ __all__ = [
     "WrittenKnowledgeEndpoint",
     "flow_json_schema",
     "has_side_effects",
+    "may_wait",
 ]
 
 _CALLER_CONTEXT: dict[str, JsonValue] = {
@@ -455,15 +456,10 @@ def has_side_effects(
         reads_only: returns whether a tool outside of the file is read-only; by default none is.
     """
     read_only = {tool.name: tool.is_read_only for tool in file.system_tools}
-    waiting, seen = [flow], set[str]()
-    while waiting:
-        flow = waiting.pop()
-        if flow.flow_id in seen:
-            continue
-        seen.add(flow.flow_id)
-        if not flow.steps and file.endpoint_of(flow).method not in _READ_ONLY_METHODS:
+    for each in _with_inner_flows(file, flow):
+        if not each.steps and file.endpoint_of(each).method not in _READ_ONLY_METHODS:
             return True
-        for step in iter_steps(flow.steps):
+        for step in iter_steps(each.steps):
             if step.operation is not None and step.operation.method not in _READ_ONLY_METHODS:
                 return True
             if step.tool:
@@ -472,9 +468,32 @@ def has_side_effects(
                     is_read_only = reads_only is not None and reads_only(step.tool)
                 if not is_read_only:
                     return True
-            if step.workflow_id and (other := file.flow(step.workflow_id)) is not None:
-                waiting.append(other)
     return False
+
+
+def may_wait(file: FlowFile, flow: FlowConfig, given: Collection[str]) -> bool:
+    """Return whether a flow may wait for a person, an event or a time.
+
+    `given` are the inputs that it has: a question for one of them alone is not asked.
+    """
+    flows = list(_with_inner_flows(file, flow))
+    return any(each.confirm == "always" for each in flows) or any(
+        step.confirm or step.wait_for or step.handover or (step.ask and not step.ask.is_answered_by(given))
+        for each in flows
+        for step in iter_steps(each.steps)
+    )
+
+
+def _with_inner_flows(file: FlowFile, flow: FlowConfig) -> Iterator[FlowConfig]:
+    """Yield a flow and those that it runs."""
+    waiting, seen = [flow], set[str]()
+    while waiting:
+        flow = waiting.pop()
+        if flow.flow_id not in seen:
+            seen.add(flow.flow_id)
+            yield flow
+            inner = (file.flow(step.workflow_id) for step in iter_steps(flow.steps) if step.workflow_id)
+            waiting += filter(None, inner)
 
 
 def flow_json_schema() -> dict[str, Any]:

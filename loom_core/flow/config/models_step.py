@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeAlias, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
@@ -163,6 +163,10 @@ class AskConfig(ConfigSection):
     into: str = Field(
         default="", description="The input that the answer becomes; it is the output `answer` in any case."
     )
+
+    def is_answered_by(self, given: Collection[str]) -> bool:
+        """Return whether the question is not asked if the user has given these inputs."""
+        return self.into in given and self.options is None
 
 
 class ConfirmConfig(ConfigSection):

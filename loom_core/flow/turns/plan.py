@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from loom_core.flow.config.models import may_wait
 from loom_core.flow.config.models_step import iter_steps
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults, with_properties
 from loom_core.flow.policy.decision import FurtherRequest
@@ -431,8 +432,8 @@ def _is_aside(turn: TurnContext, part: str, inputs: Mapping[str, Any], *, about:
 
 
 def answers_at_once(turn: TurnContext, flow: FlowConfig, parameters: Mapping[str, Any]) -> bool:
-    """Return whether a flow only looks something up, and has the inputs for that."""
-    if turn.runtime.has_side_effects(flow) or flow.confirm == "always":
+    """Return whether a flow only looks something up, has the inputs for that, and asks nothing else."""
+    if turn.runtime.has_side_effects(flow) or may_wait(turn.file, flow, parameters):
         return False
     return not missing_inputs(flow.input_schema, with_defaults(flow.input_schema, parameters))
 

@@ -67,6 +67,26 @@ async def test_the_second_waits_for_the_first() -> None:
         assert [each for each, _ in talk.api.requests] == ["POST /book", "POST /cancel"]
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{"stepId": "sure", "confirm": "Really?"}],
+        [{"stepId": "where", "ask": "Really?"}],
+        [{"stepId": "desk", "handover": "Really?"}],
+        [{"stepId": "inner", "workflowId": "inner"}],
+    ],
+)
+async def test_one_that_changes_nothing_and_asks_waits_too_and_gets_no_answer_of_the_first(
+    steps: list[dict[str, Any]],
+) -> None:
+    inner = {"flow_id": "inner", "steps": [{"stepId": "sure", "confirm": "Really?"}]}
+    plan = {"flow_id": "plan", "trigger_patterns": ["plan a trip"], "steps": steps}
+    async with talking({**CANCEL, "confirm": "always"}, plan, inner) as talk:
+        begun = await talk("cancel A1001 and plan a trip")
+        assert "Cancel an appointment" in begun.text
+        assert (await talk("yes")).text == "A1001 is cancelled.\n\nReally?"
+
+
 async def test_what_is_called_off_does_not_take_the_other_with_it_unasked() -> None:
     async with talking(CANCEL, BOOK) as talk:
         await talk("book a dental one and cancel A1001")
