@@ -14,7 +14,7 @@ from loom_core.flow.responses.phrases import LANGUAGE
 from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.runtime.skills import active_skills
 from loom_core.flow.turns.replies import late_text
-from loom_core.flow.turns.session import KeyedMessage
+from loom_core.flow.turns.session import ASIDE, KeyedMessage
 from loom_core.flow.understanding.choices import properties_of
 from loom_core.flow.understanding.slots import find_rejected_value
 from loom_core.flow.understanding.small_talk import classify_small_talk, is_question
@@ -58,11 +58,12 @@ async def begin_flow(
     message: str = "",
     confirm: bool | None = None,
     reason: str = "",
+    aside: bool = False,
 ) -> TurnOutcome:
     """Start a flow. Invalid inputs are left out, so that the run asks for them.
 
     `message` asked for it, if not the latest one did; for `confirm` and its reason see
-    `FlowExecutor.build_request`.
+    `FlowExecutor.build_request`. `aside`: it only answers a question next to what the message is about.
     """
     route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
     request = turn.runtime.executor.build_request(
@@ -76,6 +77,8 @@ async def begin_flow(
         route=asdict(route),
         idempotency_key=turn.run_key,
     )
+    if aside:
+        request = replace(request, metadata={**request.metadata, ASIDE: True})
     run = await start_run(turn, request)
     return TurnOutcome(
         route=route, run_id=run.id, text=describe_refused_numbers(flow, parameters, phrases=turn.phrases)

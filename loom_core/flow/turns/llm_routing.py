@@ -27,6 +27,7 @@ from loom_core.flow.understanding.choices import properties_of
 from loom_core.flow.understanding.slots import extract_slots
 from loom_core.observability.spans import FLOW_DECISION
 from loom_core.observability.tracing import record_failure, span
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -94,10 +95,11 @@ async def with_answer(turn: TurnContext, question: str, outcome: TurnOutcome) ->
 async def _look_up(turn: TurnContext, match: RouteMatch) -> str:
     """Run a flow that answers at once, and return its answer; a late one comes with the next reply."""
     assert match.flow is not None
-    begun = await begin_flow(turn, match.flow, match.parameters, route=route_by_rules(match))
+    route = route_by_rules(match)
+    begun = await begin_flow(turn, match.flow, match.parameters, route=route, aside=True)
     seconds = turn.clock.remaining(turn.file.knowledge_seconds)
     run = await turn.host.journal.wait_until_idle(begun.run_id, after=0, seconds=seconds)
-    if run.status != "completed":
+    if run.status not in FINAL_STATUSES:
         turn.conversation.expect(run.id)
     return run.output
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
+    "ASIDE",
     "ConversationStore",
     "FlowConversation",
     "KeyedMessage",
@@ -47,7 +48,11 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
+ASIDE = "aside"
+"""Key of `RunRequest.metadata`: the run answers a question next to what the message is about."""
+
 _MAX_KEYS = 32
+_LATEST = 10
 _REMEMBERED = 12  # maximum number of messages for a model
 _MAX_LENGTH = 4000  # characters of each
 _MAX_CONTEXT = 16_384  # characters of a context as JSON
@@ -407,13 +412,13 @@ class ConversationStore:
         )
 
     async def latest_run(self, conversation: FlowConversation) -> Run | None:
-        """Return the latest run of the session."""
+        """Return the latest run of the session; not one that has only answered a question besides."""
         if not conversation.session_id:
             return None
         found = await self._journal.runs(
-            caller=conversation.caller, session_id=conversation.session_id, limit=1
+            caller=conversation.caller, session_id=conversation.session_id, limit=_LATEST
         )
-        return found[0] if found else None
+        return next((run for run in found if ASIDE not in run.request.metadata), None)
 
     async def find_unreported(self, conversation: FlowConversation) -> list[Run]:
         """Return ended runs whose results the user has not been told, the oldest first."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from loom_core.errors import NetError
 from tests.unit.flow.conftest import CONFIRMED, LEAVE, ORDER, RULES, Known, Talk, talking
 
 PRICES: dict[str, Any] = {
@@ -41,6 +42,17 @@ async def test_a_question_that_a_flow_answers_is_answered_by_the_flow() -> None:
         assert reply.text == "20元\n\n请假还需要：事由。"
         assert reply.pending[0].arguments == {"days": 3}
         assert [each for each, _ in talk.api.requests] == ["GET /prices"]
+
+
+async def test_a_question_that_a_flow_answers_is_no_run_to_try_again_and_fails_once() -> None:
+    async with talking(CONFIRMED, PRICES) as talk:
+        talk.api.answer = lambda _: NetError("down", failure="connection")
+        await talk("我要请三天假，事由：感冒")
+        reply = await talk("是的。补一天要多少钱？")
+        assert (reply.text.count("价目"), reply.text.count("请假")) == (1, 1)
+        talk.api.answer = lambda _: {}
+        again = await talk("再试一次")
+        assert again.text == "已提交：3天，感冒"
 
 
 @pytest.mark.parametrize(
