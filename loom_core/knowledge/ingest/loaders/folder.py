@@ -41,6 +41,7 @@ __all__ = ["ScanEntry", "scan"]
 _IGNORE_FILES = (".loomignore", ".gitignore")
 """Ignore files read in every folder; the first one with a matching rule decides."""
 
+_MAX_RULES = 256 * 1024
 _NEVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "CVS", "_darcs", "$RECYCLE.BIN"})
 _VENV_MARK = "pyvenv.cfg"
 _BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
@@ -104,7 +105,7 @@ def scan(
     included, excluded = _spec(include, "include"), _spec(exclude, "exclude")
     if not real.is_dir():
         return iter((_entry(real, real.parent),))
-    return _Walk(real, included, excluded, _Within.of(real, within)).folder(real, "", ())
+    return _Walk(real, included, excluded, _Within.of(real, within)).run()
 
 
 def _spec(patterns: Sequence[str], what: str) -> GitIgnoreSpec | None:
@@ -112,7 +113,7 @@ def _spec(patterns: Sequence[str], what: str) -> GitIgnoreSpec | None:
 
     try:
         return GitIgnoreSpec.from_lines(patterns) if patterns else None
-    except ValueError as error:
+    except Exception as error:  # see `_compile`
         raise InvalidInputError(
             f"The {what} pattern is malformed: {error}", advice="Use .gitignore syntax."
         ) from error
@@ -151,6 +152,25 @@ class _Within:
         return relative in self.wanted or relative in self.above
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder to walk.
+
+    Attributes:
+        path: the folder.
+        prefix: its path from the root, ending in a slash.
+        rules: of ignore files above it.
+        whole: whether all below it is scanned.
+        asked: whether an ignore file included it again, so that it is read even if it looks generated.
+    """
+
+    path: Path
+    prefix: str = ""
+    rules: tuple[_Rules, ...] = ()
+    whole: bool = False
+    asked: bool = False
+
+
 class _Walk:
     def __init__(
         self, root: Path, included: GitIgnoreSpec | None, excluded: GitIgnoreSpec | None, within: _Within
@@ -160,35 +180,32 @@ class _Walk:
         self._excluded = excluded
         self._within = within
 
-    def folder(
-        self,
-        folder: Path,
-        prefix: str,
-        rules: tuple[_Rules, ...],
-        *,
-        whole: bool = False,
-        asked: bool = False,
-    ) -> Iterator[ScanEntry]:
-        """Yield the entries below a folder.
+    def run(self) -> Iterator[ScanEntry]:
+        # An explicit stack: folders nest deeper than Python's.
+        stack = [self._contents(_Folder(self._root))]
+        while stack:
+            found = next(stack[-1], None)
+            if found is None:
+                stack.pop()
+            elif isinstance(found, _Folder):
+                stack.append(self._contents(found))
+            else:
+                yield found
 
-        Args:
-            folder: the folder.
-            prefix: its path from the root, ending in a slash.
-            rules: of ignore files above it.
-            whole: whether all below it is scanned.
-            asked: whether an ignore file included it again, so that it is read even if it looks generated.
-        """
-        whole = whole or prefix.rstrip("/") in self._within.wanted
+    def _contents(self, folder: _Folder) -> Iterator[ScanEntry | _Folder]:
+        """Yield the files and folders in a folder."""
+        prefix = folder.prefix
+        whole = folder.whole or prefix.rstrip("/") in self._within.wanted
         try:
-            with os.scandir(folder) as listing:
+            with os.scandir(folder.path) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            yield ScanEntry(folder, skipped=f"folder cannot be read: {error.strerror}", is_known=False)
+            yield ScanEntry(folder.path, skipped=f"folder cannot be read: {error.strerror}", is_known=False)
             return
         names = {entry.name for entry in entries}
         if (prefix and _VENV_MARK in names) or names >= _BARE_REPOSITORY:
             return
-        rules = (*_read_rules(folder, prefix, names), *rules)
+        rules = (*_read_rules(folder.path, prefix, names), *folder.rules)
         for entry in entries:
             relative = prefix + entry.name
             if not whole and not self._within.has(relative):
@@ -197,15 +214,15 @@ class _Walk:
             left_out = self._is_ignored(entry, relative + "/" * is_folder, rules)
             if left_out:
                 continue
-            path = folder / entry.name
-            wanted = asked or left_out is False
+            path = folder.path / entry.name
+            wanted = folder.asked or left_out is False
             if entry.is_symlink():
                 yield self._link(path)
             elif is_folder and not wanted and is_generated_folder(entry.name, names):
                 if self._included is None:
                     yield ScanEntry(path, skipped=GENERATED)
             elif is_folder:
-                yield from self.folder(path, f"{relative}/", rules, whole=whole, asked=wanted)
+                yield _Folder(path, f"{relative}/", rules, whole, wanted)
             elif self._included is None or self._included.match_file(relative):
                 yield _entry(path, self._root, siblings=None if wanted else names)
 
@@ -232,26 +249,25 @@ class _Walk:
 
 
 def _read_rules(folder: Path, prefix: str, names: set[str]) -> Iterator[_Rules]:
-    from pathspec import GitIgnoreSpec
-
     for name in _IGNORE_FILES:
         if name in names:
             try:
-                lines = (folder / name).read_text("utf-8", errors="replace").splitlines()
+                with open_regular(folder / name) as file:
+                    lines = file.read(_MAX_RULES).decode("utf-8-sig", "replace").splitlines()
             except OSError:
                 continue
-            yield _Rules(prefix, GitIgnoreSpec.from_lines(line for line in lines if _is_valid(line)))
+            yield from (_Rules(prefix, spec) for spec in _compile(lines))
 
 
-def _is_valid(line: str) -> bool:
-    """Whether an ignore pattern is well-formed; Git skips malformed ones."""
+def _compile(lines: Sequence[str]) -> list[GitIgnoreSpec]:
+    """Compile ignore patterns, the last ones first; skip malformed ones, as Git does."""
     from pathspec import GitIgnoreSpec
 
     try:
-        GitIgnoreSpec.from_lines((line,))
-    except ValueError:
-        return False
-    return True
+        return [GitIgnoreSpec.from_lines(lines)]
+    except Exception:  # noqa: BLE001 - RE2, which limits the size of a set, and `re` raise errors of their own
+        middle = len(lines) // 2
+        return [*_compile(lines[middle:]), *_compile(lines[:middle])] if middle else []
 
 
 def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanEntry:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -103,8 +104,45 @@ def test_include_and_exclude_are_patterns_of_the_same_kind(tmp_path: Path) -> No
 
 @pytest.mark.hostile("paths and links")
 def test_a_malformed_pattern_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="include pattern is malformed"):
-        scan(tmp_path, include=["!"])
+    for pattern in ("!", "[z-a]"):
+        with pytest.raises(InvalidInputError, match="include pattern is malformed"):
+            scan(tmp_path, include=[pattern])
+
+
+@pytest.mark.hostile("paths and links")
+def test_malformed_patterns_of_an_ignore_file_are_skipped_and_many_are_read(tmp_path: Path) -> None:
+    plant(tmp_path, ["a.md", "kept-7.md", "n1.md", "n2999.md"])
+    patterns = ["*-7.md", "[z-a]", "[[:alpha:]]", "!kept-7.md", *(f"n{number}.md" for number in range(3000))]
+    (tmp_path / ".gitignore").write_text("\n".join(patterns))
+    assert taken(tmp_path, scan(tmp_path)) == ["a.md", "kept-7.md"]
+
+
+@pytest.mark.hostile("paths and links")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_an_ignore_file_that_is_a_device_or_pipe_is_not_opened(tmp_path: Path) -> None:
+    plant(tmp_path, ["a.md", "sub/b.md"])
+    (tmp_path / ".gitignore").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "sub" / ".gitignore")
+    assert taken(tmp_path, scan(tmp_path)) == ["a.md", "sub/b.md"]
+
+
+@pytest.mark.hostile("paths and links")
+def test_folders_may_nest_deeper_than_python(tmp_path: Path) -> None:
+    deep = "/".join("d" * 300)
+    plant(tmp_path, [f"{deep}/a.md"])
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)
+    try:
+        entries = list(scan(tmp_path))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert taken(tmp_path, entries) == [f"{deep}/a.md"]
+
+
+def test_an_ignore_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    plant(tmp_path, ["a.md", "draft.md"])
+    (tmp_path / ".gitignore").write_text("draft.md\r\n", "utf-8-sig")
+    assert taken(tmp_path, scan(tmp_path)) == ["a.md"]
 
 
 @pytest.mark.hostile("paths and links")
