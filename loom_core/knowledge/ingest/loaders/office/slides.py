@@ -15,6 +15,7 @@ from loom_core.knowledge.ingest.loaders.titles import usable_title
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pptx.oxml.xmlchemy import BaseOxmlElement as Element
     from pptx.shapes.base import BaseShape
     from pptx.slide import Slide
     from pptx.text.text import TextFrame
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_slides"]
+
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_FORMULA = "{http://schemas.microsoft.com/office/drawing/2010/main}m"
+_FORMULA_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 
 
 def load_slides(source: Source) -> LoadedContent:
@@ -62,6 +68,7 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
     from pptx.shapes.autoshape import Shape
     from pptx.shapes.graphfrm import GraphicFrame
 
+    _simplify(slide)
     writer.leave(level=1)
     writer.heading(_title(slide), level=1, page=page)
     title = slide.shapes.title
@@ -76,6 +83,20 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
         write_drawing(writer, cast("PartRelationship", relation), kind="slide", page=page)
     if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
         writer.write("slide", _lines(notes), page=page)
+
+
+def _simplify(slide: Slide) -> None:
+    """Replace what python-pptx passes over: a shape with alternatives by the first, a formula by its text."""
+    root = slide.element
+    for alternatives in list(root.iter(f"{_MC}AlternateContent")):
+        for shape in list(alternatives.iterfind(f"{_MC}Choice[1]/*")):
+            alternatives.addprevious(shape)
+        cast("Element", alternatives.getparent()).remove(alternatives)
+    for formula in list(root.iter(_FORMULA)):
+        run = root.makeelement(f"{_A}r")
+        run.append(root.makeelement(f"{_A}t"))
+        run[0].text = "".join(part.text or "" for part in formula.iter(_FORMULA_TEXT))
+        formula.addprevious(run)
 
 
 def _in_reading_order(shapes: Iterable[BaseShape]) -> Iterator[BaseShape]:

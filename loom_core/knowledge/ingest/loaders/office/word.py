@@ -27,6 +27,10 @@ __all__ = ["load_word"]
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_TEXT = frozenset({f"{_W}t", "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"})
+_LEFT_OUT = frozenset(
+    {_FALLBACK, *(f"{_W}{name}" for name in ("del", "moveFrom", "pPr", "rt", "txbxContent"))}
+)
 _DRAWINGS = ("chart", "relIds")
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _NOTES = ("/footnotes", "/endnotes")
@@ -70,17 +74,22 @@ class _Reader:
         self._styles = _Styles(document.styles.element)
 
     def read(self) -> None:
-        for element in _blocks(cast("CT_Document", self._document.element).body):
+        self._body(cast("CT_Document", self._document.element).body)
+        for note in self._notes():
+            self.writer.write("paragraph", note)
+
+    def _body(self, parent: Element) -> None:
+        for element in _blocks(parent):
             if element.tag == f"{_W}tbl":
                 write_table(self.writer, _rows(element), header=_find_header(element))
             else:
                 self._paragraph(element)
-        for note in self._notes():
-            self.writer.write("paragraph", note)
 
     def _paragraph(self, element: Element) -> None:
         if (text := _text(element)).strip():
             self._write(element, text)
+        for box in _text_boxes(element):
+            self._body(box)
         for name in _drawings(element):
             if (relation := self._document.part.rels.get(name)) is not None:
                 write_drawing(self.writer, relation, kind="paragraph")
@@ -96,8 +105,6 @@ class _Reader:
             self.writer.write("list", f"{'  ' * listed}- {text.strip()}")
         else:
             self.writer.write("paragraph", text)
-        for box in _text_boxes(element):
-            self._paragraph(box)
 
     def _notes(self) -> Iterator[str]:
         from docx.oxml import parse_xml
@@ -177,16 +184,19 @@ def _blocks(body: Element) -> Iterator[Element]:
 
 
 def _text(paragraph: Element) -> str:
-    """Return a paragraph's text with insertions and links, without deletions, text boxes and field codes."""
+    """Return a paragraph's text with insertions, links and formulas, without the rest.
+
+    That is deletions, text boxes, field codes, and the reading above a word (`w:rt`), which would cut it.
+    """
     pieces: list[str] = []
     stack = list(reversed(paragraph))
     while stack:
         element = stack.pop()
-        if element.tag == f"{_W}t":
+        if element.tag in _TEXT:
             pieces.append(element.text or "")
         elif (mark := _BREAKS.get(str(element.tag))) is not None:
             pieces.append(mark)
-        elif element.tag not in {f"{_W}txbxContent", f"{_W}pPr", f"{_W}del", _FALLBACK}:
+        elif element.tag not in _LEFT_OUT:
             stack.extend(reversed(element))
     return "".join(pieces)
 
@@ -199,8 +209,9 @@ def _drawings(paragraph: Element) -> Iterator[str]:
 
 def _text_boxes(paragraph: Element) -> Iterator[Element]:
     for box in paragraph.iter(f"{_W}txbxContent"):
-        if next(box.iterancestors(_FALLBACK), None) is None:
-            yield from box.iterfind(f"{_W}p")
+        within = next(box.iterancestors(f"{_W}p"), None) is paragraph
+        if within and next(box.iterancestors(_FALLBACK), None) is None:
+            yield box
 
 
 def _find_header(table: Element) -> list[str] | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import datetime
 import io
 import zipfile
@@ -75,6 +76,24 @@ def test_a_title_that_is_a_picture_is_no_title(load) -> None:
     )
     old.getparent().replace(old, parse_xml(picture))
     assert load("a.pptx", saved(presentation)).text == "Salt"
+
+
+def test_a_shape_with_a_formula_is_read_once(load) -> None:
+    presentation = Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+    shape = slide.placeholders[1]
+    shape.text = "Ohm: "
+    a14 = "http://schemas.microsoft.com/office/drawing/2010/main"
+    math = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+    formula = f'<a14:m xmlns:a14="{a14}"><m:r xmlns:m="{math}"><m:t>U=RI</m:t></m:r></a14:m>'
+    shape.text_frame.paragraphs[0]._p.append(parse_xml(formula))
+    old = shape._element
+    mc = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+    both = parse_xml(f'<mc:AlternateContent xmlns:mc="{mc}"><mc:Choice/><mc:Fallback/></mc:AlternateContent>')
+    both[1].append(copy.deepcopy(old))
+    old.getparent().replace(old, both)
+    both[0].append(old)
+    assert load("a.pptx", saved(presentation)).text == "Ohm: U=RI"
 
 
 def test_a_presentation_without_slides_has_no_text(load) -> None:

@@ -28,9 +28,9 @@ def rebuilt(path: Path, parts: dict[str, bytes]) -> bytes:
 
 def with_body(path: Path, body: str) -> bytes:
     mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
-    return rebuilt(
-        path, {"word/document.xml": f"<w:document {W} {mc}><w:body>{body}</w:body></w:document>".encode()}
-    )
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    document = f"<w:document {W} {mc} {math}><w:body>{body}</w:body></w:document>"
+    return rebuilt(path, {"word/document.xml": document.encode()})
 
 
 def test_styles_lists_and_tables_are_read(documents: Path, outline) -> None:
@@ -118,6 +118,35 @@ def test_a_table_around_tables_is_layout_and_read_once(documents: Path, load, ou
         ("row", "fee | 75"),
         ("paragraph", "Boats"),
     ]
+
+
+def test_text_boxes_of_an_empty_paragraph_are_read_with_their_tables_each_once(
+    documents: Path, load, outline
+) -> None:
+    text = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>".format
+    table = f"<w:tbl><w:tr><w:tc>{text('length')}</w:tc><w:tc>{text('40')}</w:tc></w:tr></w:tbl>"
+    box = "<w:p><w:r><w:txbxContent>{}</w:txbxContent></w:r></w:p>".format
+    body = box(text("outer") + table + box(text("inner")))
+    assert outline(load("a.docx", with_body(documents / "handbook.docx", body))) == [
+        ("paragraph", "outer"),
+        ("row", "length | 40"),
+        ("paragraph", "inner"),
+    ]
+
+
+def test_formulas_and_moved_text_are_read_where_they_are_and_readings_of_characters_not(
+    documents: Path, load
+) -> None:
+    run = "<w:r><w:t>{}</w:t></w:r>".format
+    ruby = "<w:r><w:ruby><w:rt>{}</w:rt><w:rubyBase>{}</w:rubyBase></w:ruby></w:r>".format
+    body = (
+        f"<w:p>{ruby(run('běi'), run('北'))}{ruby(run('jīng'), run('京'))}{run('：')}"
+        "<m:oMath><m:r><m:t>U=RI</m:t></m:r></m:oMath></w:p>"
+        f"<w:p><w:moveFrom>{run('moved')}</w:moveFrom>{run('stays')}</w:p>"
+        f"<w:p><w:moveTo>{run('moved')}</w:moveTo></w:p>"
+    )
+    draft = load("a.docx", with_body(documents / "handbook.docx", body))
+    assert draft.text == "北京：U=RI\n\nstays\n\nmoved"
 
 
 def test_a_text_box_in_a_cell_is_read_once(documents: Path, load) -> None:
