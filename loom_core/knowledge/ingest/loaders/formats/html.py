@@ -176,6 +176,7 @@ def _rows_of_links(tree: LexborHTMLParser) -> frozenset[int]:
     """Return the permalinks, and the blocks with little more than links to other pages of a manual."""
     found: set[int] = set()
     labelled: dict[int, list[LexborNode]] = {}
+    fits: dict[int, bool] = {}
     for link in tree.css("a[href]"):
         text = link.text()
         if (
@@ -184,16 +185,27 @@ def _rows_of_links(tree: LexborHTMLParser) -> frozenset[int]:
             and _PERMALINK.fullmatch(text)
         ):
             found.add(link.mem_id)
-        elif text.strip(_LINK_MARKS).casefold() in _LINKS_AROUND and (row := _row_around(link)) is not None:
+        elif (
+            text.strip(_LINK_MARKS).casefold() in _LINKS_AROUND
+            and (row := _row_around(link, fits)) is not None
+        ):
             labelled.setdefault(row.mem_id, []).append(link)
     return frozenset(found).union(row for row, links in labelled.items() if len(links) > 1)
 
 
-def _row_around(link: LexborNode) -> LexborNode | None:
-    """Return the largest block around a link that is short and has no heading; None if there is none."""
+def _row_around(link: LexborNode, fits: dict[int, bool]) -> LexborNode | None:
+    """Return the largest block around a link that is short and has no heading; None if there is none.
+
+    Args:
+        link: the link.
+        fits: whether each element checked so far is such a block: a page may have thousands of links in one.
+    """
     row, node = None, link.parent
     while node is not None and node.tag not in {"body", "main", "article", "html"}:
-        if len(node.text()) > _MOST_AROUND or node.css_first("h1, h2, h3, h4, pre") is not None:
+        if node.mem_id not in fits:
+            short = len(node.text()) <= _MOST_AROUND
+            fits[node.mem_id] = short and node.css_first("h1, h2, h3, h4, pre") is None
+        if not fits[node.mem_id]:
             break
         row, node = node, node.parent
     return row

@@ -141,6 +141,12 @@ def test_hostile_nesting_is_refused_at_once(load) -> None:
 
 
 @pytest.mark.hostile("files of any kind")
+@pytest.mark.hostile("files of any kind")
+def test_thousands_of_links_to_the_top_in_one_block_take_no_time(load) -> None:
+    page = "<div>" + "<p>The harbour has a long text. <a href='#top'>Top</a></p>" * 10_000 + "</div>"
+    assert len(load("a.html", page).blocks) == 10_000  # in half a second; a minute if each reads the block
+
+
 def test_unclosed_tags_are_not_nesting(load) -> None:
     assert len(load("a.html", "<p>x" * 3_000).blocks) == 3_000
 
