@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_html", "write_page"]
 
-_BOILERPLATE = "nav, footer, aside, [role=navigation], [role=banner], [role=contentinfo], [role=search]"
+_BOILERPLATE = "nav, footer, [role=navigation], [role=banner], [role=contentinfo], [role=search]"
 # Classes and ids that Sphinx, DocBook, AsciiDoc, Doxygen, Javadoc, Texinfo, MkDocs, Docusaurus, MediaWiki and
 # site builders give to what is around an article. Not `sidebar`: in DocBook and docutils it is content.
 _AROUND = frozenset(
@@ -37,6 +37,12 @@ _AROUND = frozenset(
     visually-hidden footer page-footer site-footer site-header copyright searchbox search-form share-buttons
     social-share linenos lineno
     """.split()
+)
+# Classes, roles and EPUB types of an `aside` that is a part of the article: docutils, Sphinx and EPUB 3 write
+# their footnotes so.
+_NOTES = frozenset(
+    "admonition citation citation-list doc-endnote doc-footnote doc-notice doc-tip endnote footnote"
+    " footnote-list note rearnote starlight-aside tip topic".split()
 )
 _CONTENTS = ".toc, .table-of-contents, .toctree-wrapper, .theme-doc-toc-mobile, #toc"
 _ARTICLE = 300  # characters that have to be left if the contents are to be left out
@@ -77,8 +83,8 @@ _META = {
 def load_html(source: Source) -> LoadedContent:
     """Read a web page: headings, paragraphs, list items with numbers, table rows and preformatted code.
 
-    Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
-    all that is not in it. A page that is only boilerplate is read whole.
+    Scripts, navigation, footers, asides but for notes, and page headers are left out, and if there is one
+    `main` with text, all that is not in it. A page that is only boilerplate is read whole.
     """
     writer = ContentWriter(source)
     title, metadata = write_page(source, writer, source.data)
@@ -135,6 +141,7 @@ def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
     only = len(tree.css("h1")) == len(tree.css("header h1"))
     around = (
         _ids(tree.css(_BOILERPLATE))
+        | _ids(aside for aside in tree.css("aside") if not _is_note(aside))
         | _ids(header for header in headers if not (only and header.mem_id in titled))
         | _ids(node for node in tree.css("[class], [id]") if _is_around(node))
         | _rows_of_links(tree)
@@ -143,6 +150,12 @@ def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
     more = around | _ids(tree.css(_CONTENTS))
     # The first page of a manual may be little but its contents.
     return more if len(more) > len(around) and _has_article(tree, more) else around
+
+
+def _is_note(aside: LexborNode) -> bool:
+    """Whether an `aside` is a note in the article, not a column around it."""
+    given = (aside.attributes.get(name) or "" for name in ("class", "role", "epub:type"))
+    return not _NOTES.isdisjoint(" ".join(given).split())
 
 
 def _has_article(tree: LexborHTMLParser, skipped: frozenset[int]) -> bool:

@@ -181,6 +181,9 @@ def test_what_generators_put_around_an_article_is_left_out(load, around: str) ->
     "content",
     [
         '<div class="sidebar"><p>A note on hooks.</p></div>',
+        '<aside class="footnote-list brackets"><aside class="footnote brackets" role="doc-footnote">'
+        "<p>Since version 2.9.</p></aside></aside>",
+        '<aside epub:type="footnote"><p>Since version 2.9.</p></aside>',
         '<section id="search"><h2>Search</h2><p>How to search.</p></section>',
         '<div class="section" id="footer"><h2>Footer</h2><p>What a footer is.</p></div>',
         '<p>See the <a href="n.html">next</a> chapter.</p>',
