@@ -27,6 +27,7 @@ _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", 
 _FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
 _LIST_ITEM = re.compile(r"^[ \t]*-[ \t]+(.*)$")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_FOOTNOTE = re.compile(r"^( {0,3})\[(?=\^[^\]\n]+\]:)", re.MULTILINE)
 _SCALARS = ("author", "date", "description", "lang")
 _MAX_INLINE = 1_000
 
@@ -122,7 +123,8 @@ class MarkdownReader:
         self._text = text
         # Lines are counted from `start`; one more offset marks the end of the text.
         self._starts = list(accumulate((len(line) + 1 for line in text[start:].split("\n")), initial=start))
-        tokens = self._parser.parse(text[start:])
+        # A footnote of one word, as any Chinese one, would be a link's definition, which has no token.
+        tokens = self._parser.parse(_FOOTNOTE.sub(r"\1(", text[start:]))
         found: list[Block] = []
         depth_done = -1  # nesting level of the container whose inside is being passed over
         for index, token in enumerate(tokens):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
 
 from loom_core.files.encoding import decode
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["load_delimited"]
 
 _DELIMITERS = ",\t;|"
+_DECLARATION = re.compile(f"sep=([{_DELIMITERS}])[^\\S\n]*\n")
+"""The line by which Excel is told the delimiter; it is no row."""
+
 _PROBE_CHARS = 64 * 1024
 _PROBE_ROWS = 50
 
@@ -27,7 +31,10 @@ _PROBE_ROWS = 50
 def load_delimited(source: Source) -> LoadedContent:
     """Read a table from text: find its delimiter, recognise a header row, survive stray quotes."""
     text = clean_text(decode(source.data, hint=source.charset)[0])
-    delimiter = "\t" if source.extension in {".tsv", ".tab"} else _delimiter(text)
+    if declared := _DECLARATION.match(text):
+        delimiter, text = declared[1], text[declared.end() :]
+    else:
+        delimiter = "\t" if source.extension in {".tsv", ".tab"} else _delimiter(text)
     writer = ContentWriter(source)
     write_table(writer, _records(text, delimiter))
     return writer.finish()

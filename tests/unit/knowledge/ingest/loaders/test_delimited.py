@@ -13,6 +13,10 @@ def test_the_delimiter_is_found(load, delimiter: str) -> None:
     assert rows(load("a.csv", table)) == ["name: Ada; note: x, y; z", "name: Bo"]
 
 
+def test_the_delimiter_that_a_file_declares_to_excel_is_used(load) -> None:
+    assert rows(load("a.csv", "sep=;\r\nname;fee\r\nAda;1,20\r\n")) == ["name: Ada; fee: 1,20"]
+
+
 def test_rows_stand_alone_and_follow_each_other_tightly(load) -> None:
     draft = load("船.csv", "船名,长度\n海鸥,10\n信天翁,30\n".encode("gb18030"))
     assert draft.text == "船名: 海鸥; 长度: 10\n船名: 信天翁; 长度: 30"

@@ -84,6 +84,16 @@ def test_headings_without_text_and_comments_are_left_out(load, outline) -> None:
     assert outline(load("a.md", source)) == [("paragraph", "Text."), ("paragraph", "<div>kept</div>")]
 
 
+def test_a_footnote_without_spaces_is_read(load, outline) -> None:
+    source = (
+        "年假十五天[^1]。\n\n[^1]: 试用期为五天。\n[^b]: https://example.org\n\n[link]: https://example.org\n"
+    )
+    assert outline(load("a.md", source)) == [
+        ("paragraph", "年假十五天[^1]。"),
+        ("paragraph", "[^1]: 试用期为五天。\n[^b]: https://example.org"),
+    ]
+
+
 def test_an_indented_code_block_keeps_its_indentation(load, outline) -> None:
     assert outline(load("a.md", "Text.\n\n    code\n      more\n")) == [
         ("paragraph", "Text."),
