@@ -16,7 +16,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import BinaryIO, TextIO
+
+    from python_calamine import CalamineSheet
 
 __all__ = ["read_workbook"]
 
@@ -32,12 +35,34 @@ def read_workbook(data: BinaryIO, out: TextIO) -> None:
         for sheet in workbook.sheets_metadata:
             if sheet.typ == SheetTypeEnum.WorkSheet:
                 out.write(json.dumps({"sheet": sheet.name}) + "\n")
-                for row in workbook.get_sheet_by_name(sheet.name).iter_rows():
+                for row in _rows(workbook.get_sheet_by_name(sheet.name)):
                     out.write(json.dumps([_text(cell) for cell in row]) + "\n")
     except PasswordError:
         out.write(json.dumps({"error": "password"}) + "\n")
     except CalamineError as error:
         out.write(json.dumps({"error": str(error)}) + "\n")
+
+
+def _rows(sheet: CalamineSheet) -> Iterator[list[_Cell]]:
+    """Yield a sheet's rows; a cell merged over several is repeated in each of them that is not empty."""
+    _, left = sheet.start or (
+        0,
+        0,
+    )  # rows count from the top of the sheet, columns from the first with content
+    merged: dict[int, list[tuple[int, int]]] = {}
+    for (first, column), (last, _) in sheet.merged_cell_ranges or ():
+        if last > first:
+            merged.setdefault(first, []).append((last, column - left))
+    repeated: dict[int, tuple[int, _Cell]] = {}  # the last row and the value for each column
+    for number, row in enumerate(sheet.iter_rows()):
+        if repeated and any(cell != "" for cell in row):
+            for column, (last, value) in repeated.items():
+                if number <= last and row[column] == "":
+                    row[column] = value
+        for last, column in merged.get(number, ()):
+            if 0 <= column < len(row):
+                repeated[column] = last, row[column]
+        yield row
 
 
 def _text(cell: _Cell) -> str:

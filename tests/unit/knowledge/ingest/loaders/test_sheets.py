@@ -124,3 +124,27 @@ def test_dates_times_and_large_numbers_are_written_as_people_read_them(load) -> 
     sheet.write(0, 2, False)
     book.close()
     assert load("a.xlsx", out.getvalue()).text == "S\n\n2024-05-17 08:30:00 | 1e+20 | false"
+
+
+def test_a_cell_merged_over_rows_is_repeated(load) -> None:
+    import xlsxwriter
+
+    out = io.BytesIO()
+    book = xlsxwriter.Workbook(out, {"in_memory": True})
+    sheet = book.add_worksheet("S")
+    rows = (
+        ("Region", "Quarter", "Fee"),
+        ("North", "Q1", 10),
+        ("", "Q2", 20),
+        ("", "", ""),
+        ("South", "Q1", 30),
+    )
+    for number, row in enumerate(rows, start=3):
+        sheet.write_row(number, 2, row)
+    sheet.merge_range("C5:C7", "North")
+    book.close()
+    assert load("a.xlsx", out.getvalue()).text.split("\n")[2:] == [
+        "Region: North; Quarter: Q1; Fee: 10",
+        "Region: North; Quarter: Q2; Fee: 20",
+        "Region: South; Quarter: Q1; Fee: 30",
+    ]
