@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import dropwhile
+from operator import not_
 from typing import TYPE_CHECKING, Any
 
 from loom_core.files.encoding import decode
@@ -13,7 +15,7 @@ from loom_core.knowledge.ingest.loaders.tables import write_table
 from loom_core.knowledge.ingest.loaders.titles import usable_title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -343,20 +345,36 @@ class _Reader:
     def _table(self, table: LexborNode) -> None:
         for caption in table.css("caption"):
             self._writer.write("paragraph", self._line(caption))
-        rows = [cells for row in table.css("tr") if (cells := row.css("td, th"))]
-        header = None
-        if len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0]):
-            header = self._cells(rows.pop(0))
-        write_table(self._writer, map(self._cells, rows), header=header)
+        rows = list(dropwhile(not_, (row.css("td, th") for row in table.css("tr"))))
+        named = len(rows) > 1 and len(rows[0]) > 1 and all(cell.tag == "th" for cell in rows[0])
+        grid = self._grid(rows)
+        write_table(self._writer, grid, header=next(grid) if named else None)
 
-    def _cells(self, cells: list[LexborNode]) -> list[str]:
-        """Return the texts of a row, each in its column: a cell over several is followed by empty ones."""
-        row: list[str] = []
-        for cell in cells:
-            span = _SPAN.fullmatch(cell.attributes.get("colspan") or "")
-            row.append(self._line(cell))
-            row.extend([""] * (int(span[0]) - 1 if span else 0))
-        return row
+    def _grid(self, rows: Iterable[list[LexborNode]]) -> Iterator[list[str]]:
+        """Yield the texts of rows, each in its column.
+
+        A cell over several columns is followed by empty ones, one over several rows is repeated.
+        """
+        below: dict[int, tuple[int, str]] = {}  # texts that go on, by column, with the number of their rows
+        for cells in rows:
+            row: list[str] = []
+            above, below = below, {}
+            width = max(above, default=-1) + 1
+            waiting = cells[::-1]
+            while waiting or len(row) < width:
+                lines, texts = 1, [""]
+                if len(row) in above:
+                    lines, texts[0] = above[len(row)]
+                elif waiting:
+                    cell = waiting.pop()
+                    lines = _span(cell, "rowspan")
+                    texts = [self._line(cell), *[""] * (_span(cell, "colspan") - 1)]
+                for text in texts:
+                    if lines > 1:
+                        below[len(row)] = lines - 1, text
+                    row.append(text)
+            if cells:
+                yield row
 
     def _text(self, node: LexborNode, boundary: str) -> str:
         """Return all text below a node, with a mark at each `br` and before each block."""
@@ -377,6 +395,12 @@ class _Reader:
     def _line(self, node: LexborNode) -> str:
         """Return all text below a node on one line; blocks in it are separated by spaces."""
         return clean_line(self._text(node, " "))
+
+
+def _span(cell: LexborNode, name: str) -> int:
+    """Return how many columns or rows a cell is over."""
+    span = _SPAN.fullmatch(cell.attributes.get(name) or "")
+    return int(span[0]) if span else 1
 
 
 def _metadata(tree: LexborHTMLParser) -> dict[str, Any]:

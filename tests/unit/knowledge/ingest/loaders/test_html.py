@@ -69,6 +69,22 @@ def test_a_layout_table_is_no_table(load, outline) -> None:
     assert outline(load("a.html", html)) == [("heading", "News"), ("paragraph", "Text")]
 
 
+def test_cells_over_rows_are_repeated_in_their_column(load) -> None:
+    table = (
+        "<table><tr><th>Region<th>Quarter<th>Fee</tr><tr><td rowspan=3>North<td>Q1<td>10</tr><tr></tr>"
+        "<tr><td>Q2<td>20</tr><tr><td>South<td>Q1<td rowspan=2>30</tr><tr><td>West<td>Q2</tr>"
+        "<tr><td>East<td>Q3<td rowspan=2>40</tr><tr><td>Isle</tr></table>"
+    )
+    assert load("a.html", table).text.split("\n") == [
+        "Region: North; Quarter: Q1; Fee: 10",
+        "Region: North; Quarter: Q2; Fee: 20",
+        "Region: South; Quarter: Q1; Fee: 30",
+        "Region: West; Quarter: Q2; Fee: 30",
+        "Region: East; Quarter: Q3; Fee: 40",
+        "Region: Isle; Fee: 40",
+    ]
+
+
 def test_scripts_in_cells_and_hidden_parts_stay_out(load, outline) -> None:
     html = (
         "<table><tr><td>a<script>x</script></td><td>1</td></tr><tr><td>b</td><td>2</td></tr></table>"
