@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import load_bytes, load_file
+from loom_core.knowledge.ingest.loaders.gzipped import inner_path
 from loom_core.knowledge.ingest.loaders.registry import extension_for, format_for
 from loom_core.knowledge.ingest.loaders.signature import find_signature
 from loom_core.knowledge.ingest.stored_documents import unpack_draft
@@ -74,11 +75,13 @@ def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
 
 
 def is_foreign(item: JobItem) -> bool:
-    """Whether third-party code parses it, which may crash, hang or exhaust memory on a bad file."""
+    """Whether it may crash, hang or exhaust memory: third-party code parses it, or it unpacks to any size."""
     if item.payload is not None:
         return is_fetched_page(item.payload)
-    kind = format_for(path_of(item.uri))
-    return kind is None or kind.is_foreign  # without a known extension it may be anything
+    path = path_of(item.uri)
+    kind = format_for(path)
+    # Without a known extension it may be anything.
+    return kind is None or kind.is_foreign or inner_path(path) != path
 
 
 def _unpack_draft(uri: str, payload: bytes) -> DocumentDraft:

@@ -18,6 +18,7 @@ from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.workers import Preparation, Preparer, draft_payload, preparation
+from loom_core.knowledge.ingest.workers.preparation import is_foreign
 from loom_core.knowledge.ingest.workers.worker import WorkerLimits
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import PreparedDocument
@@ -128,6 +129,13 @@ def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp
     assert none.state == "failed"
     assert "bad.pdf" in bad.reason
     assert "does not exist" in none.reason
+
+
+@pytest.mark.hostile("files of any kind")
+def test_a_file_that_may_unpack_to_any_size_is_never_read_in_the_process_that_answers():
+    names = ("note.md", "data.json", "README", "data.json.gz", "README.gz", "page.html", "ls.1")
+    risky = [name for name in names if is_foreign(JobItem(f"file:///a/{name}", size=99))]
+    assert risky == ["data.json.gz", "README.gz", "page.html", "ls.1"]
 
 
 def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of):
