@@ -167,10 +167,11 @@ class _Reader:
     def _table(self, table: Element) -> None:
         header: list[str] | None = None
         rows: list[list[str]] = []
+        below: dict[int, tuple[int, str]] = {}
         for part in table.iter():
             if local_name(part) == "table-header-rows" and header is None:
-                header = next((_cells(row) for row in part if local_name(row) == "table-row"), None)
-            elif local_name(part) == "table-row" and (cells := _cells(part)) != header:
+                header = next((_cells(row, {}) for row in part if local_name(row) == "table-row"), None)
+            elif local_name(part) == "table-row" and (cells := _cells(part, below)) != header:
                 rows.append(cells)
         write_table(self.writer, rows, header=header if header and rows else None, page=self._page)
 
@@ -249,15 +250,32 @@ def _is_layout(table: Element) -> bool:
     return any(local_name(inner) == "table" for inner in table.iter() if inner is not table)
 
 
-def _cells(row: Element) -> list[str]:
-    """Return the texts of a row, each in its column: below a cell over several columns are empty ones."""
+def _cells(row: Element, below: dict[int, tuple[int, str]]) -> list[str]:
+    """Return the texts of a row, each in its column.
+
+    A cell over several columns is followed by empty ones, one over several rows is repeated.
+
+    Args:
+        row: the row.
+        below: for each column the number of rows in which a text from above goes on; updated.
+    """
     cells: list[str] = []
     for cell in row:
         if local_name(cell) in {"table-cell", "covered-table-cell"}:
-            text = " ".join(filter(None, (_text(part).strip() for part in _paragraphs(cell))))
-            count = _attribute(cell, "number-columns-repeated")
-            cells += [text] * (min(int(count), _MAX_COLUMNS) if count.isdecimal() else 1)
+            text = own = " ".join(filter(None, (_text(part).strip() for part in _paragraphs(cell))))
+            lines = _count(cell, "number-rows-spanned")
+            for _ in range(min(_count(cell, "number-columns-repeated"), _MAX_COLUMNS)):
+                if local_name(cell) == "covered-table-cell":
+                    lines, text = below.pop(len(cells), (1, own))
+                if lines > 1:
+                    below[len(cells)] = lines - 1, text
+                cells.append(text)
     return cells[:_MAX_COLUMNS]
+
+
+def _count(cell: Element, name: str) -> int:
+    count = _attribute(cell, name)
+    return int(count) if count.isdecimal() else 1
 
 
 def _lines(shape: Element) -> str:

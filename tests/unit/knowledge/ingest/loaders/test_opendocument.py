@@ -66,6 +66,26 @@ def test_a_table_reads_as_rows_with_its_marked_header(load, outline) -> None:
     assert outline(draft) == [("row", "年: 1700; Ships: 412"), ("row", "年: 1701; Ships: 420")]
 
 
+def test_a_cell_over_rows_is_repeated(load) -> None:
+    def row(*cells: str) -> str:
+        return f"<table:table-row>{''.join(cells)}</table:table-row>"
+
+    cell = "<table:table-cell{}><text:p>{}</text:p></table:table-cell>".format
+    covered = '<table:covered-table-cell table:number-columns-repeated="2"/>'
+    over = ' table:number-rows-spanned="2" table:number-columns-spanned="2"'
+    rows = (
+        row(cell("", "Region"), cell("", "Town"), cell("", "Fee")),
+        row(cell(over, "North"), "<table:covered-table-cell/>", cell("", "10")),
+        row(covered, cell("", "20")),
+        row(cell("", "South"), cell("", "Zell"), cell("", "30")),
+    )
+    assert load("a.odt", text(f"<table:table>{''.join(rows)}</table:table>")).text.split("\n") == [
+        "Region: North; Fee: 10",
+        "Region: North; Fee: 20",
+        "Region: South; Town: Zell; Fee: 30",
+    ]
+
+
 def test_a_table_around_tables_is_layout_and_read_once(load, outline) -> None:
     def table(*cells: str) -> str:
         inside = "".join(f"<table:table-cell>{cell}</table:table-cell>" for cell in cells)
