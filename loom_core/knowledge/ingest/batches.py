@@ -270,9 +270,11 @@ class BatchWriter:
                     outcome = ItemOutcome(next(states), chunks=len(result.chunks))
                 else:
                     outcome = self._end(job, item, action) if result is None else result
-                    if outcome.by_content and job.kind == "sync" and action.state is not None:
-                        # The file is readable, but no longer holds a document: a sync removes it.
-                        self._remove_at(item.uri)
+                    # A file that is readable, but no longer holds a document: a sync removes it.
+                    lost = outcome.by_content and job.kind == "sync" and action.state is not None
+                    if lost and self._remove_at(item.uri):
+                        reason = f"{outcome.reason.rstrip('.')}. What was read from it before is removed."
+                        outcome = replace(outcome, reason=reason)
                 if outcome.state in _IN_RECORD:
                     self._note_file(job, item, action)
                 settled.append((item, outcome))

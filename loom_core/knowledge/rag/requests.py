@@ -142,7 +142,8 @@ class SyncRequest(AddRequest):
     New files are added, changed ones updated, and the documents below the folders whose files are gone or
     excluded now are removed; a file that moved between the folders keeps its document. A folder
     that is missing, or empty where there were many documents, is refused, as its drive may just not be
-    connected; documents of unreadable files are kept.
+    connected; documents of unreadable files are kept, those of files that
+    hold no document any more, such as empty ones, are removed.
 
     Attributes:
         paths: the folders.

@@ -139,7 +139,10 @@ async def test_a_file_that_holds_no_document_any_more_has_none(knowledge_base, f
     (folder / "a.md").write_text(" \n ", encoding="utf-8")
     job = await knowledge_base.sync_paths([folder])
     assert job.counts == {"failed": 1, "unchanged": 2}
+    assert reasons(knowledge_base, job)[0].endswith(". What was read from it before is removed.")
     assert "a.md" not in names(knowledge_base, folder)
+    again = await knowledge_base.sync_paths([folder])
+    assert "removed" not in reasons(knowledge_base, again)[0]
 
 
 async def test_a_file_whose_time_is_long_past_is_not_even_read(knowledge_base, folder: Path):
