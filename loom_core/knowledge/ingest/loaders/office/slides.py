@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pptx.oxml.xmlchemy import BaseOxmlElement as Element
     from pptx.shapes.base import BaseShape
     from pptx.slide import Slide
+    from pptx.table import Table
     from pptx.text.text import TextFrame
 
     from loom_core.knowledge.ingest.loaders.content import LoadedContent
@@ -76,13 +77,28 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
         if title is not None and shape.shape_id == title.shape_id:
             continue
         if isinstance(shape, GraphicFrame) and shape.has_table:
-            write_table(writer, ([cell.text for cell in row.cells] for row in shape.table.rows), page=page)
+            write_table(writer, _rows(shape.table), page=page)
         elif isinstance(shape, Shape):
             writer.write("slide", _lines(shape.text_frame), page=page)
     for relation in slide.part.rels.values():
         write_drawing(writer, cast("PartRelationship", relation), kind="slide", page=page)
     if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
         writer.write("slide", _lines(notes), page=page)
+
+
+def _rows(table: Table) -> Iterator[list[str]]:
+    """Yield the texts of a table's rows; a cell over several rows is repeated in each."""
+    below: dict[int, tuple[int, str]] = {}  # texts that go on, by column, with the number of their rows
+    for row in table.rows:
+        texts: list[str] = []
+        for column, cell in enumerate(row.cells):
+            lines, text = cell.span_height, cell.text
+            if cell.is_spanned:
+                lines, text = below.pop(column, (1, text))
+            if lines > 1:
+                below[column] = lines - 1, text
+            texts.append(text)
+        yield texts
 
 
 def _simplify(slide: Slide) -> None:

@@ -96,6 +96,22 @@ def test_a_shape_with_a_formula_is_read_once(load) -> None:
     assert load("a.pptx", saved(presentation)).text == "Ohm: U=RI"
 
 
+def test_a_cell_over_rows_is_repeated(load) -> None:
+    presentation = Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    table = slide.shapes.add_table(4, 3, 0, 0, 99, 99).table
+    rows = (("Region", "Town", "Fee"), ("North", "", "10"), ("", "", "20"), ("South", "Zell", "30"))
+    for row, texts in zip(table.rows, rows, strict=True):
+        for cell, text in zip(row.cells, texts, strict=True):
+            cell.text = text
+    table.cell(1, 0).merge(table.cell(2, 1))
+    assert load("a.pptx", saved(presentation)).text.split("\n") == [
+        "Region: North; Fee: 10",
+        "Region: North; Fee: 20",
+        "Region: South; Town: Zell; Fee: 30",
+    ]
+
+
 def test_a_presentation_without_slides_has_no_text(load) -> None:
     out = io.BytesIO()
     Presentation().save(out)
