@@ -16,7 +16,7 @@ from tools.provider_reference import table
 
 _ROOT = Path(__file__).parents[1]
 _FOLDER = _ROOT / "docs" / "reference" / "api"
-_MODULES = ("errors", "paths", "plugins")  # no packages, but for programs, too
+_MODULES = ("callbacks", "errors", "paths", "plugins", "sdk_errors")  # no packages, but for programs, too
 
 _INDEX = """\
 # Python API

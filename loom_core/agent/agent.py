@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from loom_core.agent.parts import Instructions
     from loom_core.agent.skills.skill_set import SkillSet
     from loom_core.agent.user_memory.memory import UserMemory
-    from loom_core.callbacks.interface import Callback
+    from loom_core.callbacks import Callback
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.knowledge.sources.federation.federation import Federation

@@ -12,7 +12,7 @@ from loom_core.agent.hooks import Hooks
 from loom_core.agent.run_context import RunContext
 from loom_core.agent.skills.skill_set import SkillSet
 from loom_core.agent.user_memory.memory import UserMemory
-from loom_core.callbacks.interface import Callback
+from loom_core.callbacks import Callback
 from loom_core.errors import ConfigError
 from loom_core.llm.factory import create_provider
 from loom_core.llm.interface import ChatOptions, LLMProvider

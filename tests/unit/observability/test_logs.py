@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from loom_core.callbacks.logs import LoggingCallback
+from loom_core.callbacks import LoggingCallback
 from loom_core.errors import ConfigError
 from loom_core.observability.log_fields import LOG_FIELDS, current_fields, logging_with
 from loom_core.observability.logs import log_formatter, resolve_log_format, resolve_log_level
