@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from loom_core.agent.attachments import AttachmentSource, is_loaded
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.llm.json_schema.models import model_schema
 from loom_core.llm.json_schema.values import check_schema
+from loom_core.llm.structured import model_schema
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.runs.run import CONTEXT, Attachment, Budget, RunRequest
 from loom_core.tools.depth import current_depth

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
+    from loom_core.llm.accounting.metering import estimate_message
     from loom_core.llm.accounting.prices import Prices
-    from loom_core.llm.accounting.sizing import estimate_message
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.factory import create_model, create_provider
     from loom_core.llm.fallback import FallbackProvider
-    from loom_core.llm.hosted.breaker import CircuitBreaker
-    from loom_core.llm.hosted.limits import RateLimits
+    from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
     from loom_core.llm.hosted.provider import HostedProvider
     from loom_core.llm.hosted.providers import (
         AnthropicProvider,

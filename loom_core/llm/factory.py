@@ -10,8 +10,7 @@ from loom_core.keys import resolve
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted.breaker import CircuitBreaker
-from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
 from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.net.retry import RetryPolicy
 from loom_core.plugin_registry import create, list_registered

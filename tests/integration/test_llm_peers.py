@@ -19,8 +19,7 @@ from pydantic import BaseModel
 
 from loom_core.errors import LLMError, ModelFailure
 from loom_core.llm.fallback import FallbackProvider
-from loom_core.llm.hosted.breaker import CircuitBreaker
-from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
 from loom_core.llm.hosted.providers import AnthropicProvider, OpenAICompatibleProvider, OpenAIProvider
 from loom_core.llm.interface import LLMProvider, StreamChunk, ToolSpec
 from loom_core.llm.messages import Message, SystemMessage, TextPart, ToolMessage, UserMessage

@@ -15,8 +15,8 @@ from loom_core.agent.compaction.summarizer import Summarizer, blob_address
 from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError, LLMError, LoomError
-from loom_core.llm.accounting.sizing import estimate_message, estimate_tool
-from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.accounting.metering import estimate_message, estimate_tool
+from loom_core.llm.hosted.limits import CircuitBreaker
 from loom_core.llm.interface import Usage
 from loom_core.llm.messages import (
     AssistantMessage,

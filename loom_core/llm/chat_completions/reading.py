@@ -12,7 +12,7 @@ from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, ThinkTags
 from loom_core.llm.interface import LLMResponse, StreamChunk, ToolCallDelta, Usage
 from loom_core.llm.message_reading import read_tool_call
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart
-from loom_core.llm.transport.reader import MAX_COUNT, MAX_LENGTH, WireReader
+from loom_core.llm.transport.sdk_client import MAX_COUNT, MAX_LENGTH, WireReader
 from loom_core.sdk_errors import NoAnswerError
 
 if TYPE_CHECKING:

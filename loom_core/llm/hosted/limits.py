@@ -1,21 +1,22 @@
-"""Rate limits of a vendor: requests and tokens per minute, and concurrent requests."""
+"""Limits of requests to a model: the vendor's rate limits, and a circuit breaker."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, LLMError, LoomError, ModelError
+from loom_core.net.breaker import Breaker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 
-__all__ = ["RateLimits", "RequestPermit"]
+__all__ = ["CircuitBreaker", "RateLimits", "RequestPermit"]
 
 _MINUTE = 60.0
 
@@ -129,3 +130,38 @@ class RateLimits:
             return False
         taken = sum(place.tokens for place in self._minute)
         return taken > 0 and taken + tokens > self._tpm
+
+
+class CircuitBreaker(Breaker):
+    """Circuit breaker for requests to one model; see `Breaker`.
+
+    Each provider has one. Providers of the same model at the same address may share it.
+    """
+
+    @contextmanager
+    def request(self, *, title: str, provider: str = "") -> Generator[None]:
+        """Guard one request, and record its outcome.
+
+        Args:
+            title: display name of the vendor, for messages.
+            provider: `LLMError.provider`.
+
+        Raises:
+            LLMError: with failure `unavailable`: the circuit is open.
+        """
+
+        def refuse(message: str, left: float) -> LLMError:
+            return LLMError(
+                message,
+                advice="Wait, or use another model.",
+                failure="unavailable",
+                provider=provider,
+                retry_after=left or None,
+            )
+
+        with self.guard(title, refuse=refuse):
+            yield
+
+    def is_transient(self, error: LoomError) -> bool | None:
+        """Return whether a model error is transient; None for other errors."""
+        return error.is_transient if isinstance(error, ModelError) else None

@@ -14,9 +14,8 @@ from loom_core.keys import check_key
 from loom_core.llm.accounting.metering import Meter
 from loom_core.llm.accounting.prices import list_window, load_lists
 from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
-from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.hosted.connection import ConnectionManager
-from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
 from loom_core.llm.transport.protocol import Connection
 from loom_core.net.retry import RetryPolicy

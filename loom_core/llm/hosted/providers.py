@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from loom_core.llm.accounting.prices import Prices
-    from loom_core.llm.hosted.breaker import CircuitBreaker
-    from loom_core.llm.hosted.limits import RateLimits
+    from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
     from loom_core.net.retry import RetryPolicy
 
 __all__ = [

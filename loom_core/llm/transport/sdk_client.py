@@ -1,4 +1,4 @@
-"""Base of SDK clients: requests, errors and event streams, common to both formats."""
+"""Base of SDK clients and of their response readers, common to both formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import ConfigError
+from loom_core.errors import ConfigError, LLMError, capitalise
 from loom_core.installation import how_to_install
 from loom_core.llm.json_body import encode_body
 from loom_core.llm.transport.protocol import interrupted_error
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from loom_core.errors import LLMError
+    from loom_core.errors import ModelFailure
     from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
     from loom_core.llm.transport.protocol import Connection
+    from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["SdkClient", "drain_events", "iter_events"]
+__all__ = ["MAX_COUNT", "MAX_LENGTH", "SdkClient", "WireReader", "drain_events", "iter_events"]
 
 _CONNECT_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
@@ -256,3 +257,50 @@ async def drain_events(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
                 pass
         except httpx2.HTTPError:
             pass
+
+
+MAX_LENGTH = 8 * 2**20
+"""Maximum length of a response in characters."""
+
+MAX_COUNT = 2**53
+"""Limit of a reported number of tokens: more is no count, and too large for prices."""
+
+
+class WireReader:
+    """Reads one response; a subclass knows the format.
+
+    Args:
+        spec: the vendor.
+        model: the model.
+        output_tool: the tool whose arguments are the text of the response, or empty.
+        max_length: maximum length of the response in characters.
+    """
+
+    def __init__(
+        self, spec: ProviderSpec, *, model: str, output_tool: str = "", max_length: int = MAX_LENGTH
+    ) -> None:
+        self._spec = spec
+        self._asked = model
+        self._output_tool = output_tool
+        self._max_length = max_length
+        self._length: int = 0
+        self._model = ""
+        self._finish = ""
+
+    def unreadable(self, why: str) -> LLMError:
+        """Return the error of an unreadable response."""
+        return self._error("unreadable", "sent an unreadable response of", f"Why: {why}.")
+
+    def _broken_off(self) -> LLMError:
+        return self._error("connection", "sent an incomplete response of", "The stream ended early.")
+
+    def _too_long(self) -> LLMError:
+        return self.unreadable(f"it has more than {self._max_length} characters")
+
+    def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
+        return LLMError(
+            f"{capitalise(self._spec.title)} {did} {self._asked}. {why}",
+            advice="Try again, or use another model.",
+            failure=failure,
+            provider=self._spec.name,
+        )

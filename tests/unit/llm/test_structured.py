@@ -8,10 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import ChatOptions, LLMProvider, LLMResponse, OutputSchema, Usage
-from loom_core.llm.json_schema.models import model_schema
 from loom_core.llm.messages import AssistantMessage, TextPart
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.structured import generate
+from loom_core.llm.structured import generate, model_schema
 
 _QUESTION = [{"role": "user", "content": "Which rivers are named?"}]
 _FRAGE = [{"role": "system", "content": "你提取河流。"}, {"role": "user", "content": "Yangtze"}]

@@ -11,7 +11,7 @@ from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, CompactionRes
 from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
-from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.hosted.limits import CircuitBreaker
 from loom_core.llm.interface import ChatRequest, ToolSpec, Usage
 from loom_core.llm.messages import (
     AssistantMessage,

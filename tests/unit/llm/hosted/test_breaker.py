@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from loom_core.errors import LLMError, ModelFailure
-from loom_core.llm.hosted.breaker import CircuitBreaker
+from loom_core.llm.hosted.limits import CircuitBreaker
 
 
 class _Clock:

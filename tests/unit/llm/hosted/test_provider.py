@@ -9,8 +9,7 @@ from pydantic import SecretStr
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
 from loom_core.llm.accounting.metering import UsageTotals
 from loom_core.llm.accounting.prices import Prices
-from loom_core.llm.hosted.breaker import CircuitBreaker
-from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import ToolSpec, Usage
 from loom_core.llm.vendors import DEEPSEEK, GPUSTACK, KIMI, VENDORS

@@ -17,8 +17,7 @@ from anyio.lowlevel import checkpoint
 from keyring.backend import KeyringBackend
 
 from loom_core.errors import LLMError
-from loom_core.llm.hosted.breaker import CircuitBreaker
-from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.vendors import ANTHROPIC, DEEPSEEK, OPENAI_COMPATIBLE, ProviderSpec
 from loom_core.net.retry import RetryPolicy

@@ -10,8 +10,7 @@ import pytest
 from loom_core.errors import LLMError
 from loom_core.llm.accounting.metering import UsageTotals
 from loom_core.llm.accounting.prices import Prices
-from loom_core.llm.hosted.breaker import CircuitBreaker
-from loom_core.llm.hosted.limits import RateLimits
+from loom_core.llm.hosted.limits import CircuitBreaker, RateLimits
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import StreamChunk, Usage
 from tests.fixtures.scripted_provider import (

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.llm.accounting.sizing import estimate_answer, estimate_json, estimate_message, estimate_tool
+from loom_core.llm.accounting.metering import estimate_answer, estimate_json, estimate_message, estimate_tool
 from loom_core.llm.interface import ToolSpec
 from loom_core.llm.messages import (
     AssistantMessage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_core.llm.json_schema.models import model_schema
+from loom_core.llm.structured import model_schema
 
 
 class _Place(BaseModel):
