@@ -1,30 +1,41 @@
-"""The lexical (full-text) index: tantivy on disk, dictionaries in memory, or in a search engine."""
+"""The lexical (full-text) index: tantivy on disk, dictionaries in memory, or in a search engine.
+
+A search engine of the team's own is given Loom's own tokens, so that Chinese, identifiers and ranking are as
+with the index on this machine.
+"""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, StoreUnavailableError
 from loom_core.knowledge.indexes.derived import DerivedIndex
-from loom_core.knowledge.indexes.engines.servers import LEXICAL
-from loom_core.knowledge.indexes.passage_tokens import PassageTokens, holds_passages
-from loom_core.knowledge.indexes.remote import ServerChoice
+from loom_core.knowledge.indexes.engines.servers import LEXICAL, open_lexical_index
+from loom_core.knowledge.indexes.engines.token_text import join_tokens
+from loom_core.knowledge.indexes.remote import RemoteIndex, ServerChoice
+from loom_core.knowledge.interface import LexicalQuery
+from loom_core.knowledge.text.passage_text import index_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
-    from loom_core.knowledge.interface import LexicalIndex, LexicalSearch
+    from pydantic import SecretStr
+
+    from loom_core.knowledge.interface import LexicalIndex, LexicalSearch, LexicalServerIndex
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import PendingChanges
 
-__all__ = ["DerivedLexicalIndex", "LexicalIndexes"]
+
+__all__ = ["DerivedLexicalIndex", "LexicalIndexes", "RemoteLexicalIndex", "RemoteLexicalSearch"]
 
 _BATCH = 2000
 _CHANGES = 10_000  # changes per commit, which takes as long as indexing forty chunks
 
-_COMPARED = 8  # passages whose words are compared with the store when an index is opened
+# Passages whose words are compared with the store when an index is opened.
+_COMPARED = 8
+_COMPARED_REMOTE = 64
 
 
 class LexicalIndexes:
@@ -44,10 +55,10 @@ class LexicalIndexes:
     def __init__(self, store: KnowledgeStore, folder: Path | None) -> None:
         self._store = store
         self._folder = folder
-        self._tokens = PassageTokens(store)
+        self._tokens = _PassageTokens(store)
         self._local = DerivedLexicalIndex(store, folder, tokens=self._tokens)
         self.server = ServerChoice(
-            store, folder, LEXICAL, name="remote_words", load=_load_remote, tokens=self._tokens
+            store, folder, LEXICAL, name="remote_words", load=lambda: RemoteLexicalIndex, tokens=self._tokens
         )
 
     @property
@@ -58,7 +69,7 @@ class LexicalIndexes:
         return local if remote is None else [*local, remote]
 
     def provide_tokens(self, tokens: Mapping[int, str]) -> None:
-        """Provide the `index_tokens` of chunks of the next changes; see `PassageTokens.provide`."""
+        """Provide the `index_tokens` of chunks of the next changes; see `_PassageTokens.provide`."""
         self._tokens.provide(tokens)
 
     def searcher(self) -> LexicalSearch | None:
@@ -137,22 +148,16 @@ class LexicalIndexes:
         return remote is None or (state("words").generation > 0 and not state("remote_words").built)
 
 
-def _load_remote() -> type[RemoteLexicalIndex]:
-    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
-
-    return RemoteLexicalIndex
-
-
 class DerivedLexicalIndex(DerivedIndex):
     """Lexical index of the chunks on this machine. Any process may search; see `DerivedIndex`."""
 
     name = "words"
 
     def __init__(
-        self, store: KnowledgeStore, folder: Path | None, *, tokens: PassageTokens | None = None
+        self, store: KnowledgeStore, folder: Path | None, *, tokens: _PassageTokens | None = None
     ) -> None:
         super().__init__(store, folder)
-        self._tokens = tokens or PassageTokens(store)
+        self._tokens = tokens or _PassageTokens(store)
         self._index: LexicalIndex | None = None
         self._generation = 0
         self._writable = False
@@ -217,7 +222,7 @@ class DerivedLexicalIndex(DerivedIndex):
         if index is None or index.count() != documents.counts()[1]:
             return False
         keys = self._spread_chunks(_COMPARED)
-        return holds_passages(index, self._tokens.of(keys))
+        return _holds_passages(index, self._tokens.of(keys))
 
     def _is_open(self) -> bool:
         return self._index is not None
@@ -249,3 +254,116 @@ class DerivedLexicalIndex(DerivedIndex):
 
         if isinstance(self._index, TantivyIndex):
             self._index.reload()
+
+
+class RemoteLexicalIndex(RemoteIndex["LexicalServerIndex"]):
+    """The words of a knowledge base in a search engine; see `RemoteIndex`."""
+
+    name = "remote_words"
+    kind = LEXICAL
+    noted_as = "words_collection"
+
+    def __init__(
+        self, store: KnowledgeStore, folder: Path, setting: str, *, tokens: _PassageTokens | None = None
+    ) -> None:
+        super().__init__(store, folder, setting)
+        self._tokens = tokens or _PassageTokens(store)
+
+    def searcher(self) -> RemoteLexicalSearch | None:
+        """Return the index as of the last sync, for searching; None before it is built."""
+        return RemoteLexicalSearch(self, self._store) if self.is_built else None
+
+    def _finish(self, generation: int) -> None:
+        self._index(generation).commit()
+
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
+        # Adding replaces a key, so applying the same changes twice is harmless.
+        index = self._index(generation)
+        index.delete(pending.keys["chunk-"])
+        index.add(self._tokens.of(pending.keys["chunk+"]))
+        index.commit()
+
+    def _take(self, keys: Sequence[int], generation: int) -> None:
+        self._index(generation).add(self._tokens.of(keys))
+
+    def _is_consistent(self) -> bool:
+        if self.ask(lambda index: index.count()) != self._store.vectors.coverage()[1]:
+            return False
+        passages = list(self._tokens.of(self._spread_chunks(_COMPARED_REMOTE)))
+        return self.ask(lambda index: _holds_passages(index, passages))
+
+    def _open(self, collection: str, secret: SecretStr | None) -> LexicalServerIndex:
+        return open_lexical_index(self.setting, secret=secret, collection=collection)
+
+
+class RemoteLexicalSearch:
+    """`LexicalSearch` over an index of a search engine.
+
+    Args:
+        index: the index.
+        store: the store.
+
+    Raises:
+        StoreUnavailableError: by its methods: the search engine cannot be asked.
+    """
+
+    def __init__(self, index: RemoteLexicalIndex, store: KnowledgeStore) -> None:
+        self._index = index
+        self._store = store
+
+    def search(self, queries: Sequence[LexicalQuery]) -> list[list[tuple[int, float]]]:
+        """Return the hits of each query, all by one request; see `LexicalSearch`."""
+        try:
+            return self._index.ask(lambda index: index.search(queries))
+        except IndexDamagedError as error:
+            self._index.report_damage(error)
+            raise StoreUnavailableError(
+                f"{error.message} It is written again from the store.", advice="Ask again in a moment."
+            ) from error
+
+    def count(self) -> int:
+        """Return how many passages the store has: as many as the index holds, without asking it."""
+        return self._store.vectors.coverage()[1]
+
+
+_MAX_PROVIDED = 20_000  # chunks, some 40 MB
+
+
+class _PassageTokens:
+    """The tokens of passages, as the lexical index has them; those of new ones are kept for a while.
+
+    Args:
+        store: the store of the passages.
+    """
+
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._provided: dict[int, str] = {}
+
+    def provide(self, tokens: Mapping[int, str]) -> None:
+        """Provide the `index_tokens` of chunks, joined by spaces: they need not be read and analysed again.
+
+        A cache: the store decides which chunks are indexed.
+        """
+        with self._lock:
+            if len(self._provided) > _MAX_PROVIDED:
+                self._provided.clear()
+            self._provided |= tokens
+
+    def of(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Yield the tokens of chunks, joined by spaces; deleted chunks are left out."""
+        there = self._store.documents.existing(keys)
+        with self._lock:
+            provided = {key: tokens for key in there if (tokens := self._provided.pop(key, None)) is not None}
+        yield from provided.items()
+        missing = [key for key in there if key not in provided]
+        for key, row in self._store.documents.chunks(missing).items():
+            yield key, join_tokens(index_tokens(row.title, row.heading_path, row.text))
+
+
+def _holds_passages(index: LexicalSearch, passages: Iterable[tuple[int, str]]) -> bool:
+    """Whether an index finds each passage by its tokens, which are joined by spaces."""
+    chosen = [(key, tokens.split(" ")) for key, tokens in passages if tokens]
+    found = index.search([LexicalQuery(tokens, match="all", among=[key]) for key, tokens in chosen])
+    return all(found)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
+    from loom_core.knowledge.indexes.lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_graph import RemoteGraph
-    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.interface import GraphStore, LexicalIndex, LexicalSearch
     from loom_core.knowledge.store import KnowledgeStore
@@ -243,8 +243,8 @@ def check_flat_vectors(store: KnowledgeStore, index: LanguageVectors) -> Iterato
 
 def servers_of(store: KnowledgeStore, folder: Path) -> list[RemoteVectors | RemoteLexicalIndex | RemoteGraph]:
     """Return the indexes of a knowledge base that are in servers, and built."""
+    from loom_core.knowledge.indexes.lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_graph import RemoteGraph
-    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
     kinds = (RemoteVectors, RemoteLexicalIndex, RemoteGraph)

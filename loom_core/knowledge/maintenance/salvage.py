@@ -19,7 +19,7 @@ from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import JobItem, KnowledgeStore
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.job_upload import JobUpload
-from loom_core.knowledge.store.probe import is_emptied, require_accessible
+from loom_core.knowledge.store.opening import is_emptied, require_accessible
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.knowledge.uris import path_of
 from loom_core.storage import ProcessLock

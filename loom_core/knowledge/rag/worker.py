@@ -21,7 +21,7 @@ from loom_core.knowledge.rag.owner.protocol import OwnerStatus
 from loom_core.knowledge.rag.passage_embedding import ReembeddingStep, embed_preemptibly
 from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS, LanguageCentroids
 from loom_core.knowledge.store.changes import IN_SERVERS
-from loom_core.knowledge.store.work_lease import LeaseLostError
+from loom_core.knowledge.store.node import LeaseLostError
 from loom_core.knowledge.text.passage_text import embedding_text
 from loom_core.observability.propagation import detach_context
 

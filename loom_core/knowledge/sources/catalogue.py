@@ -14,8 +14,8 @@ from loom_core.knowledge.filters import filter_names
 from loom_core.knowledge.sources.database_schemas import MAX_FIELDS, DatabaseSchemas, StoreFacts
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.knowledge.store.fields import FIELD_NAMES
+from loom_core.knowledge.store.opening import describe_problem
 from loom_core.knowledge.store.place import SCHEMA_PREFIX, StorePlace, is_name, place_in
-from loom_core.knowledge.store.probe import describe_problem
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.knowledge.store.shard import shards_of
 

@@ -1,13 +1,14 @@
-"""Opening and deleting the store of a knowledge base, in a file or in a PostgreSQL database."""
+"""Opening, checking and deleting the store of a knowledge base, in a file or in a PostgreSQL database."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from loom_core.errors import ConfigError
-from loom_core.knowledge.store.probe import require_usable
+from loom_core.errors import ConfigError, StoreError
+from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.store import KnowledgeStore
 from loom_core.storage.sql import refuse_unfinished_copy
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.place import StorePlace
     from loom_core.storage.postgres import PostgresDatabase
 
-__all__ = ["delete_store", "has_store", "open_store"]
+__all__ = ["delete_store", "describe_problem", "has_store", "is_emptied", "open_store", "require_accessible"]
 
 _TRANSACTION_SECONDS = 600.0  # the largest documents have a hundred thousand mentions
 
@@ -73,7 +74,7 @@ def delete_store(place: StorePlace) -> None:
 def _open(place: StorePlace, *, read_only: bool) -> KnowledgeStore:
     _make_folder(place.folder)
     if not place.database:
-        require_usable(place.file)
+        _require_usable(place.file)
         return KnowledgeStore(place.file, read_only=read_only)
     if place.file.exists():
         raise ConfigError(
@@ -81,8 +82,7 @@ def _open(place: StorePlace, *, read_only: bool) -> KnowledgeStore:
             "another one.",
             advice="Choose another folder.",
         )
-    from loom_core.knowledge.store.node import Sharing, open_node
-    from loom_core.knowledge.store.work_lease import WorkLease
+    from loom_core.knowledge.store.node import Sharing, WorkLease, open_node
 
     database = _connect(place)
     try:
@@ -116,3 +116,59 @@ def _make_folder(path: Path) -> None:
             f"The folder {path} cannot be made: {error.strerror}.",
             advice="Choose another with --home or LOOM_HOME, or make it writable.",
         ) from error
+
+
+def describe_problem(path: Path) -> str:
+    """Return why a file cannot be a store; empty if it can, or does not exist."""
+    if reason := _describe_access_problem(path):
+        return reason
+    return f"{path.name} is empty, but there are indexes made from it" if is_emptied(path) else ""
+
+
+def is_emptied(path: Path) -> bool:
+    """Whether a store has lost all its content.
+
+    An empty file is a store that is being created, unless there are indexes next to it, as these are made
+    from a store with content.
+    """
+    if not path.is_file() or path.stat().st_size:
+        return False
+    return any(any(path.parent.glob(f"{name}-*")) for name in get_args(IndexName))
+
+
+def require_accessible(path: Path) -> None:
+    """Raise if a store's file cannot be opened, whatever its content.
+
+    Raises:
+        StoreError: it is not a regular file, or it or its folder is not writable (SQLite needs that even to
+            read).
+    """
+    if reason := _describe_access_problem(path):
+        raise StoreError(
+            f"The knowledge base at {path.parent} cannot be opened: {reason}.",
+            advice="Put the file back, or make it and its folder writable; --home chooses another place.",
+        )
+
+
+def _require_usable(path: Path) -> None:
+    """Raise if a file cannot be a store.
+
+    Raises:
+        StoreError: it cannot be opened, or the store has lost its content.
+    """
+    require_accessible(path)
+    if reason := describe_problem(path):
+        raise StoreError(
+            f"The knowledge base at {path.parent} cannot be opened: {reason}.",
+            advice=f"Put a copy of {path.name} back if there is one; `loom-kb check --repair` starts over.",
+        )
+
+
+def _describe_access_problem(path: Path) -> str:
+    if not path.exists():
+        return ""
+    if not path.is_file():  # opening a pipe would block
+        return f"{path.name} is not a file"
+    if not os.access(path.parent, os.W_OK) or not os.access(path, os.W_OK):
+        return f"this user may not write to {path.parent}"
+    return ""

@@ -22,8 +22,7 @@ from loom_core.knowledge.indexes.engines.servers import GRAPH, LEXICAL, VECTORS
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, loom_version
 from loom_core.knowledge.store.changes import IndexName
-from loom_core.knowledge.store.opening import open_store
-from loom_core.knowledge.store.probe import describe_problem, is_emptied
+from loom_core.knowledge.store.opening import describe_problem, is_emptied, open_store
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.server.cli.health import (
     Finding,
@@ -42,8 +41,8 @@ from loom_kb.service import KnowledgeService
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from loom_core.knowledge.indexes.lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_graph import RemoteGraph
-    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
     from loom_core.knowledge.sources.catalogue import Catalogue, CatalogueEntry
     from loom_core.knowledge.store import KnowledgeStore
@@ -402,8 +401,8 @@ def _of_servers(health: KnowledgeBaseHealth) -> Iterator[HealthProblem]:
     """Ask the servers that hold vectors, words or the graph, if there are any, whether they have all."""
     if health.format != len(SCHEMA):
         return
+    from loom_core.knowledge.indexes.lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_graph import RemoteGraph
-    from loom_core.knowledge.indexes.remote_lexical import RemoteLexicalIndex
     from loom_core.knowledge.indexes.remote_vectors import RemoteVectors
 
     with closing(open_store(health.place, read_only=True)) as store:

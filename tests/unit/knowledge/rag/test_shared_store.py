@@ -28,8 +28,7 @@ from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.config import RAGConfig, WaitSettings
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.sources.library import Library
-from loom_core.knowledge.store.node import Sharing
-from loom_core.knowledge.store.work_lease import LeaseLostError, WorkLease
+from loom_core.knowledge.store.node import LeaseLostError, Sharing, WorkLease
 from loom_core.storage.postgres import PostgresDatabase
 from tests.fixtures.record_content import content
 from tests.fixtures.store_servers.postgres import PASSWORD, PostgresServer, run_postgres
