@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from loom_core.observability.content import CONTENT_VARIABLE
 from loom_core.observability.spans import ATTRIBUTES, SPANS, SpanForm
+from loom_core.observability.tracing import CONTENT_VARIABLE
 from tools.provider_reference import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "spans.md"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from loom_core.errors import LoomError
 from loom_core.observability.families import BREAKER_STATE
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.weak_registry import WeakRegistry
+from loom_core.observability.registry import WeakRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Status
 from opentelemetry.util.types import AnyValue
 
-from loom_core.observability.content import records_content, redact_content
+from loom_core.observability.tracing import records_content, redact_content
 
 __all__ = ["RedactingExporter"]
 

@@ -1,4 +1,4 @@
-"""Metrics registry with the Prometheus text format.
+"""Metrics registry with the Prometheus text format; and weak registries of instances, for its gauges.
 
 It is a custom implementation after measurements: importing prometheus_client takes some 100 ms at every start
 of a stdio server, and OpenTelemetry's meters take ten times as long per count. It also limits cardinality,
@@ -13,9 +13,10 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
+from weakref import WeakSet
 
-__all__ = ["CONTENT_TYPE", "OTHER", "Metric", "Reader", "Registry", "Sample"]
+__all__ = ["CONTENT_TYPE", "OTHER", "Metric", "Reader", "Registry", "Sample", "WeakRegistry"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -237,3 +238,24 @@ def _quote(value: str) -> str:
 def _number(value: float) -> str:
     number = float(value)
     return str(int(number)) if number.is_integer() else repr(number)
+
+
+_T = TypeVar("_T")
+
+
+class WeakRegistry(Generic[_T]):
+    """Weak registry of instances: it keeps no object alive. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._objects: WeakSet[_T] = WeakSet()
+        self._lock = threading.Lock()
+
+    def add(self, one: _T) -> None:
+        """Add an instance."""
+        with self._lock:
+            self._objects.add(one)
+
+    def all(self) -> list[_T]:
+        """Return all live instances."""
+        with self._lock:
+            return list(self._objects)

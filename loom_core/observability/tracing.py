@@ -6,12 +6,14 @@ quote texts of people; error types are.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from loom_core.observability.content import records_content, redact_content
+from loom_core.redaction import Redaction, redact_log_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,7 +24,17 @@ if TYPE_CHECKING:
 
     from loom_core.observability.spans import SpanForm, SpanKind
 
-__all__ = ["AttributeValue", "LoomTracer", "record_failure", "span", "start_span"]
+__all__ = [
+    "CONTENT_VARIABLE",
+    "AttributeValue",
+    "LoomTracer",
+    "content_json",
+    "record_failure",
+    "records_content",
+    "redact_content",
+    "span",
+    "start_span",
+]
 
 AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 """Type of an attribute's value."""
@@ -165,3 +177,33 @@ def _links(contexts: Sequence[Context]) -> list[Link] | None:
     from opentelemetry.trace import Link, get_current_span
 
     return [Link(get_current_span(context).get_span_context()) for context in contexts]
+
+
+CONTENT_VARIABLE = "LOOM_TRACE_CONTENT"
+"""Environment variable: set to 1, spans record prompts and responses."""
+
+_LONGEST = 20_000  # characters of an attribute
+
+
+def records_content() -> bool:
+    """Return whether the operator enabled content in traces."""
+    return os.environ.get(CONTENT_VARIABLE, "") == "1"
+
+
+def redact_content(text: str) -> str:
+    """Redact a text: secrets of the environment, and anything that looks like a token; truncate it.
+
+    This is best-effort: if traces must never have secrets, do not record content.
+    """
+    return _truncate(redact_log_text(text))
+
+
+def content_json(value: object) -> str:
+    """Serialize a value as JSON without secrets; other values than JSON's are written as their `repr`."""
+    plain: object = json.loads(json.dumps(value, ensure_ascii=False, default=repr))
+    # Text by text: in escaped form a secret would not be found.
+    return _truncate(json.dumps(Redaction.now(assigned=True).value(plain), ensure_ascii=False))
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… [{len(text):,} characters]"

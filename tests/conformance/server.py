@@ -23,8 +23,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.calls.context import ToolContext
-from loom_core.server.calls.progress import progress
+from loom_core.server.calls.context import ToolContext, progress
 from loom_core.server.protocol.content import Audio, Embedded, Image
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.prompts import PromptMessage

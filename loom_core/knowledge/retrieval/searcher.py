@@ -32,10 +32,9 @@ from loom_core.knowledge.retrieval.query_translation import TRANSLATED_INTO, tra
 from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
 from loom_core.knowledge.retrieval.strategies import ScoreScale, retrieve
 from loom_core.knowledge.text.bilingual_dictionary import load_dictionary
-from loom_core.observability.content import records_content, redact_content
 from loom_core.observability.families import CHANNEL_SECONDS, SEARCH_SECONDS
 from loom_core.observability.spans import KNOWLEDGE_SEARCH
-from loom_core.observability.tracing import AttributeValue, LoomTracer, span
+from loom_core.observability.tracing import AttributeValue, LoomTracer, records_content, redact_content, span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -8,11 +8,17 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LLMError
-from loom_core.observability.content import content_json, records_content
 from loom_core.observability.families import LLM_CALLS, LLM_COST, LLM_FAILURES, LLM_SECONDS, LLM_TOKENS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import CHAT
-from loom_core.observability.tracing import AttributeValue, record_failure, span, start_span
+from loom_core.observability.tracing import (
+    AttributeValue,
+    content_json,
+    record_failure,
+    records_content,
+    span,
+    start_span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator

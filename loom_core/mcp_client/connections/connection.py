@@ -20,7 +20,7 @@ from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.connections.supervisor import Change, ConnectionSupervisor, State
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.weak_registry import WeakRegistry
+from loom_core.observability.registry import WeakRegistry
 from loom_core.tools.depth import DEPTH_META_KEY, current_depth
 
 if TYPE_CHECKING:

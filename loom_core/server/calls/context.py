@@ -1,9 +1,12 @@
-"""The context of a call for tools, prompts, resources and completions."""
+"""The context of a call for tools, prompts, resources and completions; and its progress messages."""
 
 from __future__ import annotations
 
 import inspect
+import math
+import time
 import typing
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,9 +21,10 @@ from mcp_types import (
 from loom_core.server.auth.caller import Caller, current_caller
 from loom_core.server.calls.client_input import client_input_of
 from loom_core.server.calls.task_board import current_task_call
+from loom_core.server.calls.wellformed import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
     from mcp.server import ServerRequestContext
     from mcp.server.session import ServerSession
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from loom_core.server.calls.client_input import ClientInput
     from loom_core.server.calls.task_board import TaskCall
 
-__all__ = ["Capability", "ToolContext", "bind_call_context", "parameters"]
+__all__ = ["Capability", "Progress", "ToolContext", "bind_call_context", "parameters", "progress"]
 
 Capability = Literal["sampling", "roots", "elicitation"]
 """Capabilities a client may offer to a server; all else is an extension, named like `example.com/name`."""
@@ -136,3 +140,62 @@ def bind_call_context(function: Callable[..., Awaitable[T]]) -> Callable[..., Aw
         return function(*args, **kwargs, **dict.fromkeys(wanted, context))
 
     return call
+
+
+_Send = Callable[[float, float | None, str | None], Awaitable[None]]
+
+
+def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
+    """Create the progress reporter of a call; it does nothing if the client did not ask for progress.
+
+    Once the call has become a task, clients get it by polling the task.
+
+    Args:
+        ctx: the call.
+        total: the value at which the work is done, if known.
+    """
+    return Progress(ctx.task.report if ctx.task else ctx.session.report_progress, total=total)
+
+
+class Progress:
+    """Progress reporter: values increase, and messages are rate-limited.
+
+    The protocol requires increasing values, and clients reset their idle timers at each message. A value that
+    has not increased is dropped, unless it comes with a new text: then it is raised by the smallest possible
+    step. Messages closer together than `interval` are dropped too, except the one that reaches the total.
+    """
+
+    def __init__(
+        self,
+        send: _Send,
+        *,
+        total: float | None = None,
+        interval: float = 0.1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._send = send
+        self._total = total
+        self._interval = interval
+        self._clock = clock
+        self._value = -math.inf
+        self._message = ""
+        self._sent_at = -math.inf
+
+    async def report(self, value: float, message: str = "") -> None:
+        """Report progress.
+
+        Args:
+            value: progress in the unit of `total`; it may repeat or decrease, which is not shown.
+            message: the current step, for people.
+        """
+        news = message not in ("", self._message)
+        if value <= self._value and not news:
+            return
+        finished = self._total is not None and value >= self._total > self._value
+        now = self._clock()
+        if now - self._sent_at < self._interval and not finished:
+            return
+        self._value = value if value > self._value else math.nextafter(self._value, math.inf)
+        self._message = message or self._message
+        self._sent_at = now
+        await self._send(self._value, self._total, well_formed(message) or None)

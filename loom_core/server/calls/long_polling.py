@@ -14,8 +14,8 @@ import anyio
 
 from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, check_response
+from loom_core.server.calls.context import progress
 from loom_core.server.calls.elicitation import ask_form, can_ask, form_of
-from loom_core.server.calls.progress import progress
 from loom_core.server.calls.tasks import become_task
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, TextContent
 
 from loom_core.errors import LoomError
 from loom_core.server.auth.caller import current_caller
-from loom_core.server.middleware.log_context import client_of
+from loom_core.server.middleware.tracing import client_of
 from loom_core.tools.auditing.audit import AuditEntry
 
 if TYPE_CHECKING:

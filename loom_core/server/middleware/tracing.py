@@ -1,4 +1,4 @@
-"""Tracing middleware: trace context from HTTP headers, and attributes missing from the SDK's span.
+"""Tracing middleware: trace context from HTTP headers, attributes missing from the SDK's span, log context.
 
 The SDK creates a span for every request, with the parent that `_meta` of the request names. Trace context in
 W3C headers of HTTP is supported, too; if a client sends both, `_meta` is the parent, and the span is linked
@@ -7,24 +7,27 @@ to the other. Names of unknown methods, tools and prompts, which clients may cho
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from mcp_types.methods import SPEC_CLIENT_METHODS, SPEC_CLIENT_NOTIFICATION_METHODS
 from opentelemetry.trace import get_current_span
 
-from loom_core.observability.content import redact_content
+from loom_core.observability.log_fields import logging_with
 from loom_core.observability.propagation import TRACE_KEYS, attach_context, extract_context, trace_id_of
-from loom_core.server.middleware.log_context import session_of
+from loom_core.observability.tracing import redact_content
+from loom_core.server.auth.caller import current_caller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mcp.server import ServerRequestContext
     from mcp.server.context import CallNext, HandlerResult
     from opentelemetry.trace import Span
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HttpTraceMiddleware", "RequestTraceMiddleware"]
+    from loom_core.observability.log_fields import ContextField
+
+__all__ = ["HttpTraceMiddleware", "LogContextMiddleware", "RequestTraceMiddleware", "client_of"]
 
 _METHODS = SPEC_CLIENT_METHODS | SPEC_CLIENT_NOTIFICATION_METHODS
 _TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
@@ -71,7 +74,7 @@ class RequestTraceMiddleware:
             current.set_attribute("network.transport", "pipe" if headers is None else "tcp")
             if headers is not None:
                 current.set_attribute("network.protocol.name", "http")
-                if session := session_of(ctx):
+                if session := _session_of(ctx):
                     current.set_attribute("mcp.session.id", session)
                 other = extract_context({key: headers[key] for key in TRACE_KEYS if key in headers})
                 if other is not None and trace_id_of(other) != trace_id_of():
@@ -97,3 +100,47 @@ class RequestTraceMiddleware:
 
 def _redact(text: str) -> str:
     return redact_content(text)[:_LONGEST]
+
+
+_SESSION_HEADER = "mcp-session-id"
+_SHOWN = 12  # hexadecimal digits of a session's hash
+
+
+class LogContextMiddleware:
+    """Middleware that adds the fields of a request to its log lines.
+
+    Args:
+        is_tool: returns whether there is a tool of a name; other names are not logged, as clients may send
+            any.
+    """
+
+    def __init__(self, is_tool: Callable[[str], bool]) -> None:
+        self._is_tool = is_tool
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Serve a request."""
+        fields: dict[ContextField, str] = {
+            "request_id": "" if ctx.request_id is None else str(ctx.request_id),
+            "method": ctx.method,
+            "session": _session_of(ctx),
+            "caller": current_caller().name,
+            "client": client_of(ctx),
+        }
+        name: object = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
+        if isinstance(name, str) and self._is_tool(name):
+            fields["tool"] = name
+        with logging_with(fields):
+            return await call_next(ctx)
+
+
+def client_of(ctx: ServerRequestContext[Any, Any]) -> str:
+    """Return the name and version that the client declares; empty if it does not."""
+    told = ctx.session.client_params
+    return f"{told.client_info.name} {told.client_info.version}" if told else ""
+
+
+def _session_of(ctx: ServerRequestContext[Any, Any]) -> str:
+    """Identify a session of the handshake era over HTTP without revealing the id that grants access."""
+    headers = getattr(ctx.request, "headers", None)
+    session = headers.get(_SESSION_HEADER) if headers is not None else None
+    return sha256(session.encode()).hexdigest()[:_SHOWN] if session else ""

@@ -28,8 +28,7 @@ from loom_core.server.calls.request_state import SealedState, StateKeys, state_k
 from loom_core.server.calls.tasks import TasksExtension, TaskSupport, with_tasks
 from loom_core.server.middleware.audit import AuditMiddleware
 from loom_core.server.middleware.authorization import AuthorizationMiddleware
-from loom_core.server.middleware.log_context import LogContextMiddleware
-from loom_core.server.middleware.tracing import RequestTraceMiddleware
+from loom_core.server.middleware.tracing import LogContextMiddleware, RequestTraceMiddleware
 from loom_core.server.protocol.completions import CompleteFunction, Completions
 from loom_core.server.protocol.handshake import FIXED_TTL_MS
 from loom_core.server.protocol.negotiation import serve_stream

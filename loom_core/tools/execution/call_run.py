@@ -17,11 +17,16 @@ from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, unwrap_group
 from loom_core.llm.messages import ImagePart
-from loom_core.observability.content import content_json, records_content, redact_content
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import EXECUTE_TOOL
-from loom_core.observability.tracing import record_failure, span
+from loom_core.observability.tracing import (
+    content_json,
+    record_failure,
+    records_content,
+    redact_content,
+    span,
+)
 from loom_core.redaction import Redaction
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.auditing.audit import AuditEntry, AuditKind, AuditLog

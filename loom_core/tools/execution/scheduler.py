@@ -18,7 +18,7 @@ import anyio
 from loom_core.errors import InvalidInputError
 from loom_core.observability.families import CALLS_PEAK, CALLS_RUNNING, CALLS_WAITING
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.weak_registry import WeakRegistry
+from loom_core.observability.registry import WeakRegistry
 from loom_core.tools.patterns import matcher
 from loom_core.tools.toolbox import is_allowed
 

@@ -10,7 +10,7 @@ import pytest
 from loom_flow.cli import run
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.cli.named_values import parse_values
+from loom_core.server.cli.option_types import parse_values
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "flow_company" / "flow.json"
 NOTE = {

@@ -17,9 +17,8 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.context import ToolContext, progress
 from loom_core.server.calls.elicitation import ask
-from loom_core.server.calls.progress import progress
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from loom_core.observability.content import content_json, records_content, redact_content
+from loom_core.observability.tracing import content_json, records_content, redact_content
 
 
 @pytest.mark.parametrize(("value", "wanted"), [("1", True), ("0", False), ("", False), ("true", False)])

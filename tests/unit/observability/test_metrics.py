@@ -20,7 +20,7 @@ from loom_core.knowledge.store.jobs import ItemState
 from loom_core.observability import LoomMetrics, families
 from loom_core.observability.families import ACTIVE_AGENTS, FAMILIES, ITERATIONS, TOOL_CALLS, TOOL_SECONDS
 from loom_core.observability.metrics import new_registry, process_metrics
-from loom_core.observability.weak_registry import WeakRegistry
+from loom_core.observability.registry import WeakRegistry
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.server.middleware.authorization import Outcome
 from loom_core.tools.calls import CallStatus

@@ -23,8 +23,7 @@ from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.observability.metrics import LoomMetrics, new_registry
-from loom_core.server.calls.context import ToolContext
-from loom_core.server.calls.progress import progress
+from loom_core.server.calls.context import ToolContext, progress
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
 from loom_core.server.protocol.results import ToolReply, tool_result

@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from loom_agent.models import BudgetInput
 from loom_core.errors import InvalidInputError
-from loom_core.server.cli.named_values import parse_values
+from loom_core.server.cli.option_types import parse_values
 
 if TYPE_CHECKING:
     import argparse

@@ -20,7 +20,7 @@ from loom_core.runs.commands import Abort
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.evaluation import JUnitCase, read_text, write_junit
-from loom_core.server.cli.named_values import parse_values
+from loom_core.server.cli.option_types import parse_values
 from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard, ask_at_terminal
 from loom_flow import PROGRAM
 from loom_flow.engine import model_from_settings

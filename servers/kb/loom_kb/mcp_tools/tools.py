@@ -14,9 +14,8 @@ from pydantic import Field
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.chunking.boundaries import sentence_ends
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
-from loom_core.server.calls.context import ToolContext
+from loom_core.server.calls.context import ToolContext, progress
 from loom_core.server.calls.elicitation import can_ask, consent
-from loom_core.server.calls.progress import progress
 from loom_core.server.calls.tasks import become_task
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import TextBudget, ToolReply, tool_result

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from loom_core.knowledge.text.control_characters import escape_controls
-from loom_core.server.calls.context import ToolContext
-from loom_core.server.calls.progress import progress
+from loom_core.server.calls.context import ToolContext, progress
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.search.citations import reading_text

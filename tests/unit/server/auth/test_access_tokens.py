@@ -18,10 +18,9 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from loom_core.errors import ConfigError, NetError
 from loom_core.net import GuardedClient, NetPolicy
-from loom_core.server.auth.access_tokens import Issuer, IssuerUnavailableError, JwtVerifier
+from loom_core.server.auth.access_tokens import Issuer, IssuerUnavailableError, JwtVerifier, SigningKeys
 from loom_core.server.auth.authentication import Authentication, AuthSettings, metadata_url
 from loom_core.server.auth.refusal import RefusedError
-from loom_core.server.auth.signing_keys import SigningKeys
 
 RESOURCE = "https://kb.example/mcp"
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

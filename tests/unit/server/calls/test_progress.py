@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.server.calls.progress import Progress
+from loom_core.server.calls.context import Progress
 
 
 class Clock:
