@@ -53,7 +53,7 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
         "opensearch": f"{_ENGINES}.elasticsearch",
     },
     "llm": {"mock": "loom_core.llm.mock"},  # vendors are rows of loom_core.llm.vendors
-    "memory": {"in_memory": "loom_core.runs.memory.in_memory", "sqlite": "loom_core.runs.memory.sqlite"},
+    "memory": {"in_memory": "loom_core.runs.memory", "sqlite": "loom_core.runs.memory"},
     "retriever": {
         "bm25": f"{_RETRIEVERS}.single_channel",
         "decomposition": f"{_RETRIEVERS}.expanding",

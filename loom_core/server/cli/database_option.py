@@ -1,4 +1,4 @@
-"""The option `--database` of all servers, and the command `move` to another database."""
+"""The option `--database` of all servers, where it puts a journal, and the command `move`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from pathlib import Path
 
+    from loom_core.runs.journal import PostgresPlace
     from loom_core.server.cli.standard_commands import ServerCommands
 
-__all__ = ["add_database_option", "add_move_command", "after_move", "database_setting", "move_target"]
+__all__ = [
+    "add_database_option",
+    "add_move_command",
+    "after_move",
+    "database_setting",
+    "journal_place",
+    "move_journal",
+    "move_target",
+]
 
 _VARIABLE = "LOOM_DATABASE"
 _FILE = "file"
@@ -91,3 +101,32 @@ def after_move(database: str) -> str:
     if database:
         return f"Start each server with {_VARIABLE}={database} or --database {database}."
     return f"Start each server without {_VARIABLE} and --database."
+
+
+def journal_place(database: str, *, name: str, file: Path) -> Path | PostgresPlace:
+    """Return where the journal is: in a database, in a schema that ends with a name, or in a file."""
+    if not database:
+        return file
+    from loom_core.runs.journal import PostgresPlace
+
+    return PostgresPlace(database, name=name)
+
+
+def move_journal(source: Path | PostgresPlace, target: Path | PostgresPlace, *, as_json: bool) -> int:
+    """Copy a journal, say what to do next, and return the exit code. Blocks.
+
+    Raises:
+        LoomError: see `copy_journal`.
+    """
+    from loom_core.runs.journal import PostgresPlace
+    from loom_core.runs.journal.store import copy_journal
+    from loom_core.server.cli.console import ProgressBar, out, out_json
+
+    bar = ProgressBar("copying and comparing", "rows")
+    copy_journal(source, target, progress=lambda done, total: bar.show(done // 2, total // 2))
+    following = after_move(target.url if isinstance(target, PostgresPlace) else "")
+    if as_json:
+        out_json({"from": str(source), "to": str(target), "next": following})
+    else:
+        out(f"All rows of {source} are in {target} now, too.\n{following}")
+    return 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.paths import audit_path
-from loom_core.server.runs.journal_place import journal_place
+from loom_core.server.cli.database_option import journal_place
 from loom_flow import PROGRAM
 
 if TYPE_CHECKING:

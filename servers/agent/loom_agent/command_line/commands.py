@@ -21,9 +21,8 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply
 from loom_core.runs.run import PARENT_RUN, RunStatus
 from loom_core.server.cli.console import out, out_json, say
-from loom_core.server.cli.database_option import move_target
+from loom_core.server.cli.database_option import move_journal, move_target
 from loom_core.server.cli.terminal import Interrupted, Interrupts
-from loom_core.server.runs.journal_place import move_journal
 from loom_core.server.runs.models import event_info
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loom_core.server.cli.database_option import move_target
-from loom_core.server.runs.journal_place import move_journal
+from loom_core.server.cli.database_option import move_journal, move_target
 
 if TYPE_CHECKING:
     import argparse

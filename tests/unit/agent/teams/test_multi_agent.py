@@ -15,7 +15,7 @@ from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.journal import Journal
-from loom_core.runs.memory.sqlite import SQLiteMemory
+from loom_core.runs.memory import SQLiteMemory
 from loom_core.tools.function_tool import tool
 from loom_core.tools.names import own_wire_name
 
