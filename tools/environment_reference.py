@@ -83,6 +83,7 @@ _SOURCES = ("loom_core", "servers/*/loom_*")
 _ELSEWHERE = ("testing",)  # for tests, in no server
 _PREFIXED = re.compile(r"\b(?:LOOM|OTEL)_[A-Z]+(?:_[A-Z]+)*\b")
 _ENVIRONMENTS = {"environ", "environment", "variables"}
+_MENTIONED = re.compile("|".join(["LOOM_", "OTEL_", *sorted(_ENVIRONMENTS)]))  # in other files there is none
 
 
 def page() -> str:
@@ -125,8 +126,9 @@ def find_variables() -> frozenset[str]:
     for pattern in _SOURCES:
         for package in _ROOT.glob(pattern):
             for path in package.rglob("*.py"):
-                if path.relative_to(package).parts[0] not in _ELSEWHERE:
-                    names |= set(_names_in(ast.parse(path.read_text(encoding="utf-8"))))
+                source = path.read_text(encoding="utf-8")
+                if path.relative_to(package).parts[0] not in _ELSEWHERE and _MENTIONED.search(source):
+                    names |= set(_names_in(ast.parse(source)))
     return frozenset(names)
 
 
