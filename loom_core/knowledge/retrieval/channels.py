@@ -51,6 +51,7 @@ class FirstStageSettings:
     few: int = 20  # below about this many passages their average is drawn to the baseline of the language
     lean: float = 0.1  # share of the model's preference for the question's language kept for few passages
     floor: float = 0.8  # lowest weight of a language that is unlikely to hold the answer
+    translated_floor: float = 0.75  # the same for translated questions in English
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
     trusted: float = 0.5  # share of translated words that one of these must hold for them to count in full
 
@@ -635,7 +636,7 @@ def _language_weights(
     *,
     elsewhere: float | None,
 ) -> dict[str, float]:
-    """Return how much passages of each language count, `floor` to 1.
+    """Return how much passages of each language count, at most 1.
 
     Two things tell that a question is answered in its own language: a passage there holds many of its
     words, and the best one there rises as high above the average as the best one elsewhere. Where neither
@@ -663,12 +664,13 @@ def _language_weights(
     ratio = own / max(*others.values(), 1e-6)
     # Measured: each ramp goes from the value of questions answered in another language to that of their own.
     if elsewhere is not None and question.language == "alphabetic":
+        floor = settings.translated_floor
         answered = _ramp(ratio + 1.7 * (coverage - elsewhere), 2.0, 4.0)
     else:
+        floor = settings.floor
         answered = max(_ramp(coverage, 0.25, 0.5), _ramp(ratio, 0.55, 0.8))
-    gap = 1 - settings.floor
-    weights = dict.fromkeys(others, 1 - gap * answered)
-    return weights | {question.language: settings.floor + gap * answered}
+    weights = dict.fromkeys(others, 1 - (1 - floor) * answered)
+    return weights | {question.language: floor + (1 - floor) * answered}
 
 
 def _ramp(value: float, start: float, end: float) -> float:

