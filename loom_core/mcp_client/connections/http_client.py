@@ -22,13 +22,14 @@ from loom_core.errors import LoomError
 from loom_core.keys import redact
 from loom_core.mcp_client.configuration.masking import mask_url
 from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, Faults
+from loom_core.mcp_client.connections.repair import repair, replace_lone_surrogates
 from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.connections.tracing import trace_http_request
 from loom_core.net import system_trust
 from loom_core.tools.failures import failure_of_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 
@@ -42,6 +43,7 @@ _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 300.0  # without a byte; streams that are kept open send some
 _CONNECTIONS = 64
 _SESSION = "mcp-session-id"
+_OF_CONTENT = frozenset({"content-encoding", "content-length"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -90,7 +92,7 @@ class HttpExchange(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
         """Send a request; a message that cannot be delivered or is refused gets an error as its answer."""
         if request.method != "POST":
-            return await super().send(request, **options)
+            return self._read_events(await super().send(request, **options))
         trace_http_request(request, server=self._name)
         self.revision = request.headers.get("mcp-protocol-version", "")
         try:
@@ -102,7 +104,7 @@ class HttpExchange(httpx2.AsyncClient):
             if (fault := _describe_foreign_answer(response)) is not None:
                 await response.aclose()
                 return self._answer(request, fault)
-            return response
+            return self._read_events(response)
         except httpx2.TransportError as error:
             return self._answer(request, fault_of(error, str(request.url)))
         except LoomError as error:
@@ -113,9 +115,22 @@ class HttpExchange(httpx2.AsyncClient):
         """Read the whole content of an answer, if it is not too large."""
         content = await _read(response, self._answer_bytes)
         if content is not None:
-            return _response(request, response.status_code, content, session=response.headers.get(_SESSION))
+            session = response.headers.get(_SESSION)
+            return _response(request, response.status_code, repair(content), session=session)
         what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not accepted"
         return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
+
+    def _read_events(self, response: httpx2.Response) -> httpx2.Response:
+        """Return a response whose events the SDK can read; any other stays as it is."""
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            return response
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_CONTENT]
+        return httpx2.Response(
+            response.status_code,
+            headers=headers,
+            stream=_Events(response, self._answer_bytes),
+            request=response.request,
+        )
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         content = await _read(response, _REFUSAL_BYTES) or b""
@@ -176,6 +191,35 @@ class HttpExchange(httpx2.AsyncClient):
         error = {"code": -32603, "message": fault.what, "data": self._faults.note(fault)}
         content = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
         return _response(request, fault.status or 503, content)
+
+
+class _Events(httpx2.AsyncByteStream):
+    """Decompressed content of a stream of events, without lone surrogates.
+
+    Args:
+        response: the response that has it.
+        most: length up to which a line is kept until its end has come.
+    """
+
+    def __init__(self, response: httpx2.Response, most: int) -> None:
+        self._response = response
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line: list[bytes] = []
+        length = 0
+        async for piece in self._response.aiter_bytes():
+            line.append(piece)
+            length += len(piece)
+            if (end := max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1) or length > self._most:
+                line[-1] = piece[:end]
+                yield replace_lone_surrogates(b"".join(line))
+                line = [piece[end:]]
+                length = len(line[0])
+        yield replace_lone_surrogates(b"".join(line))
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
 
 
 def _response(

@@ -18,11 +18,12 @@ import anyio
 import anyio.lowlevel
 
 from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, FaultError, Faults
+from loom_core.mcp_client.connections.repair import repair
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, TaskGroup
     from mcp.shared.message import SessionMessage
-    from mcp_types import ErrorData, JSONRPCRequest
+    from mcp_types import ErrorData, JSONRPCMessage, JSONRPCRequest
 
     from loom_core.mcp_client.connections.process import ChildProcess
 
@@ -163,6 +164,7 @@ _SHOWN = 80  # bytes of what is no message
 _EDGE = 300  # bytes of both ends of a line that is too long, where its id may be
 
 _ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"\\]{1,100})")')
+_MESSAGE = re.compile(rb'\s*\{\s*"(?:jsonrpc|result)"')  # a line of a log in JSON begins with another key
 
 _REVISION = "io.modelcontextprotocol/protocolVersion"  # in every request of the modern era
 
@@ -294,24 +296,29 @@ class StdioReader:
         return True
 
     def _refuse(self, first: bytes, last: bytes) -> None:
-        from mcp_types import INTERNAL_ERROR, ErrorData
+        """Answer the request of a line that is too long with an error; all, if its ends do not say which."""
+        fault = Fault(
+            "too_large",
+            f"answered with more than {self._most >> 20} MiB, which is not accepted",
+            "Ask it for less at once.",
+        )
+        answered = self._find_answered(first, last)
+        for id_ in list(self._asked) if answered is None else [answered]:
+            self._answer_with(fault, id_)
 
-        for id_ in self._find_answered(first, last):
-            fault = Fault(
-                "too_large",
-                f"answered with more than {self._most >> 20} MiB, which is not accepted",
-                "Ask it for less at once.",
-            )
-            data = self._faults.note(fault)
-            self._answer(id_, ErrorData(code=INTERNAL_ERROR, message=fault.what, data=data))
-
-    def _find_answered(self, first: bytes, last: bytes) -> list[_RequestId]:
-        """Find the requests that a truncated line answers, from its ends; all, if they do not say."""
+    def _find_answered(self, first: bytes, last: bytes) -> _RequestId | None:
+        """Find the request that a line answers, from its ends; None if they do not say."""
         for match in [*_ID.finditer(first)][:1] + [*_ID.finditer(last)][-1:]:
             id_: _RequestId = int(match[1]) if match[1] else match[2].decode("utf-8", "replace")
             if id_ in self._asked:
-                return [id_]
-        return list(self._asked)
+                return id_
+        return None
+
+    def _answer_with(self, fault: Fault, id_: _RequestId) -> None:
+        from mcp_types import INTERNAL_ERROR, ErrorData
+
+        data = self._faults.note(fault)
+        self._answer(id_, ErrorData(code=INTERNAL_ERROR, message=fault.what, data=data))
 
     def _answer(self, id_: _RequestId, error: ErrorData) -> None:
         """Answer a request with an error in the child's place."""
@@ -323,19 +330,35 @@ class StdioReader:
 
     def _take(self, line: bytes) -> None:
         from mcp.shared.message import SessionMessage
-        from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
+        from mcp_types import JSONRPCError, JSONRPCResponse
 
         if not line.strip():
             return
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
-            if not self.pollution:
-                self.pollution = line[:_SHOWN]
-                _log.info("a server writes something to its standard output that is not an MCP message")
+        message = _parse(line) or _parse(repair(line))
+        if message is None:
+            self._pass_over(line)
             return
         if isinstance(message, JSONRPCResponse) and self._asked.get(message.id):
             message.result.setdefault("resultType", "complete")  # the protocol's default
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.forget(message.id)
         self._waiting.append(SessionMessage(message))
+
+    def _pass_over(self, line: bytes) -> None:
+        """Skip a line that is no message; a broken answer ends its request."""
+        if not self.pollution:
+            self.pollution = line[:_SHOWN]
+            _log.info("a server writes something to its standard output that is not an MCP message")
+        id_ = self._find_answered(line[:_EDGE], line[-_EDGE:]) if _MESSAGE.match(line) else None
+        if id_ is not None:
+            fault = Fault("unreadable", "answered with something that is not an MCP message", "Update it.")
+            self._answer_with(fault, id_)
+
+
+def _parse(line: bytes) -> JSONRPCMessage | None:
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        return None

@@ -158,11 +158,23 @@ def wrong(message: Message) -> None:
     send(id=message["id"], result={"content": "no list"})
 
 
+def broken(message: Message) -> None:
+    write(f'{{"jsonrpc": "2.0", "id": {message["id"]}, "result": {{"content": [}}}}')
+
+
+def half(message: Message) -> None:
+    """An emoji that was cut in two, and a byte that is not UTF-8."""
+    result = json.dumps({"content": [{"type": "text", "text": "\ud83d|\\ud83d|😀|BYTE"}]})
+    line = f'{{"jsonrpc": "2.0", "id": {message["id"]}, "result": {result}}}\n'.encode()
+    sys.stdout.buffer.write(line.replace(b"BYTE", b"\xe9"))
+    sys.stdout.flush()
+
+
 TOOLS: dict[str, Callable[..., None]] = {
     tool.__name__: tool
     for tool in (
         ask, echo, meta, environment, die, die_once, wait, cancelled, big, flood, garbage, spawn, leave,
-        stubborn, wrong,
+        stubborn, wrong, broken, half,
     )
 }  # fmt: skip
 

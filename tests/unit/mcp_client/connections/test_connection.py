@@ -272,6 +272,12 @@ async def test_what_is_no_message_is_passed_over(connected, raw):
 
 
 @pytest.mark.hostile("MCP servers")
+async def test_what_no_text_can_hold_costs_its_character_only(connected, raw):
+    async with connected(raw()) as connection:
+        assert said(await connection.call_tool("half", {})) == "\ufffd|\\ud83d|😀|\ufffd"
+
+
+@pytest.mark.hostile("MCP servers")
 async def test_a_flood_of_notifications_reaches_who_listens_at_their_own_pace(connected, raw):
     steps, changes = [], []
 
@@ -371,6 +377,7 @@ async def test_who_asks_a_closed_connection_is_told(connected, raw):
     ("tool", "failure", "code", "words"),
     [
         ("wrong", "unreadable", None, "violated the protocol"),
+        ("broken", "unreadable", None, "answered with something that is not an MCP message"),
         ("nothing", "refused", -32602, "error -32602: Unknown tool: nothing."),
     ],
 )

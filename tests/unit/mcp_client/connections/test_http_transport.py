@@ -4,6 +4,7 @@ import json
 import logging
 import socket
 import ssl
+import threading
 
 import anyio
 import pytest
@@ -279,6 +280,15 @@ async def test_a_result_that_does_not_say_of_what_type_it_is_counts_as_complete(
         assert said(await connection.call_tool("x", {})) == "好"
 
 
+@pytest.mark.hostile("MCP servers")
+@pytest.mark.parametrize("as_events", [False, True])
+async def test_half_an_emoji_costs_its_character_only(connected, web, as_events):
+    result = {"content": [{"type": "text", "text": "\ud83d|\\ud83d|😀"}]}
+    scripted = Scripted(web, as_events=as_events, **{"tools/call": result})
+    async with connected(entry(scripted.url)) as connection:
+        assert said(await connection.call_tool("x", {})) == "\ufffd|\\ud83d|😀"
+
+
 async def test_a_call_during_which_the_connection_breaks_off_is_not_made_again(connected, web):
     scripted = Scripted(web, **{"tools/call": lambda connection: connection.close()})
     async with connected(entry(scripted.url)) as connection:
@@ -355,6 +365,26 @@ async def test_an_event_that_is_too_large_is_told(connected, web):
             await connection.call_tool("read", {})
         assert caught.value.failure == "too_large"
         assert connection.state == "ready"
+
+
+async def test_an_event_may_come_in_pieces_and_be_followed_by_silence(connected, web):
+    answered = threading.Event()
+
+    def answer(asked, connection):
+        if b"tools/call" not in asked.body:
+            scripted.answer(asked, connection)
+            return
+        content = r'{"content": [{"type": "text", "text": "\ud83d\ude00 \ud83d\n"}]}'
+        id_ = json.loads(asked.body)["id"]
+        event = f'data: {{"jsonrpc": "2.0", "id": {id_}, "result": {content}}}\n\n'.encode()
+        events(*[event[place : place + 1] for place in range(len(event))])(connection)
+        answered.wait(20)
+
+    scripted = Scripted(web)
+    web.routes["/mcp"] = answer
+    async with connected(entry(scripted.url)) as connection:
+        assert said(await connection.call_tool("x", {})) == "😀 \ufffd\n"
+        answered.set()
 
 
 async def test_what_has_no_type_counts_as_no_answer(connected, web):
