@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import httpx2
 
 from loom_core.errors import LoomError
+from loom_core.json_repair import repair, replace_lone_surrogates
 from loom_core.keys import redact
 from loom_core.mcp_client.configuration.masking import mask_url
 from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, Faults
-from loom_core.mcp_client.connections.repair import repair, replace_lone_surrogates
 from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.connections.tracing import trace_http_request
 from loom_core.net import system_trust

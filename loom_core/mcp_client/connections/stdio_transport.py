@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import anyio
 import anyio.lowlevel
 
+from loom_core.json_repair import repair
 from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, FaultError, Faults
-from loom_core.mcp_client.connections.repair import repair
 
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, TaskGroup

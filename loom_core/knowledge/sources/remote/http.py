@@ -14,6 +14,7 @@ from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from loom_core.errors import InvalidInputError, SourceError
+from loom_core.json_repair import replace_lone_surrogates
 from loom_core.keys import check_reference, resolve
 from loom_core.knowledge.sources.named_source import NamedSource
 from loom_core.knowledge.sources.remote.json_path import JsonPath, PathSetting
@@ -232,7 +233,7 @@ class HTTPKnowledgeBase(NamedSource):
         if not response.body.strip():
             return []
         try:
-            return json.loads(response.body)
+            return json.loads(replace_lone_surrogates(response.body).decode("utf-8-sig"))
         except (ValueError, RecursionError):
             raise SourceError(
                 f"{redact_url(response.url)} did not answer with JSON.",

@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import LoomError, SourceError, SourceStartingError
+from loom_core.json_repair import replace_lone_surrogates
 from loom_core.knowledge.ingest.chunking.boundaries import find_split
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.sources.named_source import NamedSource
@@ -234,7 +235,7 @@ def _json(text: str) -> JsonValue:
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
-        return json.loads(text)
+        return json.loads(replace_lone_surrogates(text.encode()))
     except (ValueError, RecursionError):
         return None
 

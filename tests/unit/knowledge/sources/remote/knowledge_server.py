@@ -58,6 +58,7 @@ ANSWERS: dict[str, Any] = {
     "titles": structured({"results": TITLES}),
     "refuses": {**texts("The index is being built."), "isError": True},
     "nothing": structured({"results": []}),
+    "half": texts(json.dumps([{"id": "1", "text": "half \ud83d emoji"}])),
 }
 
 

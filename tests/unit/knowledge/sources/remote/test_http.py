@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError, SourceError
+from loom_core.knowledge.sources.federation.federation import Federation
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeBase, HTTPKnowledgeConfig
 
 if TYPE_CHECKING:
@@ -128,6 +129,15 @@ async def test_an_answer_that_is_too_large_is_told_with_what_can_be_set(server):
     with pytest.raises(NetError, match="more than 8,388,608 bytes") as refused:
         await api(server, answer=json.dumps({"results": ["麻绳" * (3 << 20)]})).query("麻绳")
     assert "`limit_field`" in refused.value.advice
+
+
+@pytest.mark.hostile("HTTP answers")
+async def test_half_an_emoji_spoils_no_answer_of_several_sources(server):
+    whole = api(server)
+    url = server.answers("/half", rb'["Hemp \ud83d rope"]', Content_Type="application/json")
+    half = HTTPKnowledgeBase(HTTPKnowledgeConfig(url=url, allow=("127.0.0.0/8",)), name="half")
+    found = await Federation([half, whole]).query("麻绳 rope")
+    assert {item.content for item in found.items} == {"Hemp \ufffd rope", "麻绳用麻制成。"}
 
 
 async def test_what_is_no_json_is_told(server):

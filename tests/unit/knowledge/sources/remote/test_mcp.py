@@ -56,6 +56,11 @@ async def test_passages_are_read_from_structured_content_and_from_json_in_text(h
     assert rope.relevance > chinese.relevance
 
 
+async def test_half_an_emoji_in_json_in_text_costs_its_character_only():
+    async with connected(server("half")) as source:
+        assert [item.content for item in await source.query("emoji")] == ["half \ufffd emoji"]
+
+
 @pytest.mark.parametrize(
     ("how", "texts", "sources"),
     [

@@ -1,7 +1,8 @@
-"""Repair of messages with characters that no text can hold.
+"""Repair of JSON with characters that no text can hold.
 
-A server in JavaScript that cuts a text in the middle of an emoji sends half of a surrogate pair, which JSON
-can escape, and UTF-8 cannot encode. The SDK refuses the whole message then.
+A program in JavaScript that cuts a text in the middle of an emoji sends half of a surrogate pair: JSON can
+escape it, and UTF-8 cannot encode it. Strict parsers refuse all of the JSON for it; others return a text that
+cannot be sent or stored.
 """
 
 from __future__ import annotations
