@@ -311,6 +311,7 @@ def _outcome(context: OAuthContext, oauth: OAuthConfig, browser: Browser | None)
                 if context.should_include_resource_param(context.protocol_version)
                 else ""
             ),
+            issuer=oauth.issuer or client.issuer or "",
         ),
     )
 

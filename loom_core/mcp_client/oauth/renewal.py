@@ -40,6 +40,8 @@ async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Log
     }
     headers: dict[str, str] = {}
     if client.client_secret is not None:
+        if (client.issuer or "") != _issuer_of(login):
+            return None  # the entry names another authorization server since: its secret is for that one
         secret = client.client_secret.get_secret_value()
         if client.method == "client_secret_post":
             form["client_secret"] = secret
@@ -66,6 +68,7 @@ async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Log
         expires=expiry_of(new),
         endpoint=tokens.endpoint,
         resource=tokens.resource,
+        issuer=tokens.issuer,
     )
     return login.model_copy(update={"tokens": kept})
 
@@ -73,6 +76,12 @@ async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Log
 def expiry_of(tokens: OAuthToken) -> float | None:
     """Return when new tokens expire, in seconds since 1970; None if the response does not say."""
     return None if tokens.expires_in is None else time.time() + tokens.expires_in
+
+
+def _issuer_of(login: Login) -> str:
+    """Return the authorization server of a login; that of the registration, if older Loom stored it."""
+    known = (login.tokens and login.tokens.issuer) or (login.registration and login.registration.issuer)
+    return known or ""
 
 
 def _basic(client_id: str, secret: str) -> str:

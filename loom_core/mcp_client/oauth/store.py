@@ -67,6 +67,7 @@ class Tokens(_Kept):
         expires: when `access` expires, in seconds since 1970; None if unknown.
         endpoint: token endpoint, the only address that `refresh` is sent to.
         resource: resource that the tokens are for (RFC 8707); empty if the server does not use it.
+        issuer: the authorization server that gave them; empty where it has no metadata.
     """
 
     access: SecretStr
@@ -75,6 +76,7 @@ class Tokens(_Kept):
     expires: float | None = None
     endpoint: str
     resource: str = ""
+    issuer: str = ""
 
     @property
     def fresh(self) -> bool:

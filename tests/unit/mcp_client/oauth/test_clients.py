@@ -93,6 +93,28 @@ async def test_the_secret_of_a_client_goes_to_its_own_authorization_server_only(
     assert server.asked("/register") == server.asked("/token") == []
 
 
+@pytest.mark.hostile("tokens")
+async def test_the_secret_of_a_client_does_not_go_to_the_authorization_server_of_an_earlier_login(
+    server, person, home
+):
+    assert await ask(oauth_auth(entry(server), home, browser=person), server) == 200
+    server.tokens.clear()
+    config = entry(server, client_id="laptop", client_secret="geheim", issuer="https://login.example/")
+    auth = oauth_auth(config, home)
+    assert await ask(auth, server) == 401
+    assert "has ended" in auth.problem.message
+    assert server.forms("refresh_token") == []
+
+
+async def test_a_client_that_is_registered_with_a_secret_renews_its_login(server, person, home):
+    server.clients["桌面"] = "geheim & co"
+    config = entry(server, client_id="桌面", client_secret="geheim & co", issuer=server.issuer)
+    assert await ask(oauth_auth(config, home, browser=person), server) == 200
+    server.tokens.clear()
+    assert await ask(oauth_auth(config, home), server) == 200
+    assert len(server.forms("refresh_token")) == 1
+
+
 async def test_a_client_describes_itself_by_a_document_where_that_is_read(server, person, home):
     server.metadata["client_id_metadata_document_supported"] = True
     address = "https://loom.example/client.json"
