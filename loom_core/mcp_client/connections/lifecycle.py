@@ -179,7 +179,10 @@ class OpenConnection:
             case MCPError():
                 return await self._fault_of_answer(error)
             case ValidationError():
-                return Fault("unreadable", "violated the protocol", "Update the server.")
+                first = error.errors(include_url=False, include_input=False)[0]
+                place = self._quote_server(".".join(map(str, first["loc"])))
+                what = f"violated the protocol: {place}: {first['msg']}"
+                return Fault("unreadable", what, "Update the server.")
             case httpx2.HTTPError():
                 from loom_core.mcp_client.connections.http_client import fault_of
 

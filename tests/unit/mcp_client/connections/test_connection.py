@@ -376,7 +376,7 @@ async def test_who_asks_a_closed_connection_is_told(connected, raw):
 @pytest.mark.parametrize(
     ("tool", "failure", "code", "words"),
     [
-        ("wrong", "unreadable", None, "violated the protocol"),
+        ("wrong", "unreadable", None, "violated the protocol: content: Input should be a valid list"),
         ("broken", "unreadable", None, "answered with something that is not an MCP message"),
         ("nothing", "refused", -32602, "error -32602: Unknown tool: nothing."),
     ],
