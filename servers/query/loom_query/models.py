@@ -78,7 +78,14 @@ class SourceOutcome(BaseModel):
     state: SourceState = Field(description="`starting` is not failed: ask again in a moment.")
     seconds: float
     count: int = Field(description="Passages that it found.")
-    problem: str = Field(default="", description="What went wrong and what to do; empty where it answered.")
+    problem: str = Field(
+        default="", description="What went wrong, or is missing, and what to do; empty if nothing is."
+    )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it answered, and no part of its answer is missing."""
+        return self.state == "answered" and not self.problem
 
 
 class QueryResult(BaseModel):
@@ -87,7 +94,8 @@ class QueryResult(BaseModel):
     passages: list[Passage]
     match: MatchInfo
     sources: list[SourceOutcome] = Field(
-        default=[], description="Every source that was asked; a concise answer has those that did not answer."
+        default=[],
+        description="Every source that was asked; a concise answer has those that did not answer in full.",
     )
     notes: list[str] = Field(
         default=[], description="What to know about this answer: which sources are not in it, and why."
@@ -151,7 +159,7 @@ class AskResult(BaseModel):
     answer: str = ""
     sentences: list[SentenceInfo] = []
     passages: list[Passage] = Field(description="What the answer was written from; [1] is the first.")
-    sources: list[SourceOutcome] = Field(default=[], description="Those that did not answer.")
+    sources: list[SourceOutcome] = Field(default=[], description="Those that did not answer in full.")
     notes: list[str] = []
 
     def concise(self) -> AskResult:
@@ -163,4 +171,4 @@ class AskResult(BaseModel):
 
 
 def _missing(sources: Sequence[SourceOutcome]) -> list[SourceOutcome]:
-    return [source for source in sources if source.state != "answered"]
+    return [source for source in sources if not source.is_whole]

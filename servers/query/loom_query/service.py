@@ -372,9 +372,9 @@ async def _read(source: LiveSource, id_: str, *, start: int | None, tokens: int)
 
 
 def _notes(outcomes: Sequence[SourceOutcome]) -> list[str]:
-    """Return notes that an answer is partial, and why; none if every source answered."""
-    missing = [outcome for outcome in outcomes if outcome.state != "answered"]
-    if not missing:
-        return []
-    answered = f"{len(outcomes) - len(missing)} of {len(outcomes)} sources answered."
-    return [answered, *(f"{outcome.source}: {outcome.problem}" for outcome in missing)]
+    """Return notes that an answer is partial, and why; none if every source answered in full."""
+    answered = sum(outcome.state == "answered" for outcome in outcomes)
+    return [
+        *([f"{answered} of {len(outcomes)} sources answered."] if answered < len(outcomes) else ()),
+        *(f"{outcome.source}: {outcome.problem}" for outcome in outcomes if outcome.problem),
+    ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from loom_kb.service import KnowledgeService as KbService
 from loom_kb.settings import Settings as KbSettings
 from loom_query.texts import passage_lines
 
 from loom_core.errors import ConfigError, NotFoundError, SourceError
+from loom_core.knowledge import Library, split_into_shards
+from loom_core.knowledge.store.shard import shard_number
 from loom_core.server.auth.caller import Caller, use_caller
 
 LONG = (
@@ -52,6 +56,19 @@ async def test_all_local_knowledge_bases_are_sources_by_themselves(local, runnin
         assert (whole.text, whole.length) == (LONG, len(LONG))
         cited = await service.fetch(f"note:aster#{best.start}-{best.end}", start=0, tokens=100)
         assert cited.source == "notes"
+
+
+async def test_an_answer_says_which_part_of_a_source_is_missing(home, local, running):
+    await local("notes", LONG, uri="note:aster")
+    with closing(Library(home, embedder="hashing")) as library:
+        await split_into_shards(library, "notes", count=2)
+    missing = 3 - shard_number("note:aster", 2)
+    (home / "kb" / f"notes_shard_{missing}" / "record.db").write_bytes(b"broken" * 1000)
+    async with running() as service:
+        result = await service.query("Who is the master of Port Aster?", sources=["notes"])
+    assert "Ada Brown" in result.passages[0].text
+    assert result.notes[0].startswith("notes: 1 of 2 shards of notes answered.")
+    assert result.concise().sources == result.sources
 
 
 async def test_one_knowledge_base_can_have_another_name_hints_and_deadline(local, configure, running):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_command"]
 
-_PARTIAL = 3  # exit code: answered, but a source that was asked is missing
+_PARTIAL = 3  # exit code: answered, but a source that was asked, or a part of it, is missing
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
@@ -98,7 +98,7 @@ async def _ask(service: QueryService, args: argparse.Namespace) -> int:
             say(note)
     if not result.answered:
         return 1
-    return _PARTIAL if any(outcome.state != "answered" for outcome in result.sources) else 0
+    return 0 if all(outcome.is_whole for outcome in result.sources) else _PARTIAL
 
 
 async def _sources(service: QueryService, args: argparse.Namespace) -> int:
@@ -127,4 +127,4 @@ def _print_passages(passages: Sequence[Passage], *, detailed: bool) -> None:
 
 
 def _code(result: QueryResult) -> int:
-    return _PARTIAL if any(outcome.state != "answered" for outcome in result.sources) else 0
+    return 0 if all(outcome.is_whole for outcome in result.sources) else _PARTIAL
