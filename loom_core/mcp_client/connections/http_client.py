@@ -20,6 +20,7 @@ import httpx2
 
 from loom_core.errors import LoomError
 from loom_core.json_repair import repair, replace_lone_surrogates
+from loom_core.jsonc import parse_object
 from loom_core.keys import redact
 from loom_core.mcp_client.configuration.masking import mask_url
 from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, Faults
@@ -115,8 +116,8 @@ class HttpExchange(httpx2.AsyncClient):
         """Read the whole content of an answer, if it is not too large."""
         content = await _read(response, self._answer_bytes)
         if content is not None:
-            session = response.headers.get(_SESSION)
-            return _response(request, response.status_code, repair(content), session=session)
+            answer = _with_id_of(request, repair(content))
+            return _response(request, response.status_code, answer, session=response.headers.get(_SESSION))
         what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not accepted"
         return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
 
@@ -303,14 +304,18 @@ def _is_json(response: httpx2.Response) -> bool:
 
 
 def _json_rpc_error(content: bytes) -> dict[str, Any] | None:
-    try:
-        value: object = json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    error = cast("dict[str, object]", value).get("error")
+    error = (parse_object(content) or {}).get("error")
     return cast("dict[str, Any]", error) if isinstance(error, dict) else None
+
+
+def _with_id_of(request: httpx2.Request, content: bytes) -> bytes:
+    """Return an answer with the id of its request: no other one comes, and the SDK waits for that id."""
+    answer, asked = parse_object(content), parse_object(request.content)
+    if answer is None or asked is None or not {"id", "method"} <= asked.keys():
+        return content
+    if "method" in answer or answer.get("id") == asked["id"]:
+        return content
+    return json.dumps({**answer, "id": asked["id"]}).encode()
 
 
 def _text(response: httpx2.Response, content: bytes) -> str:

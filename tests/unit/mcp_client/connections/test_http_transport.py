@@ -289,6 +289,18 @@ async def test_half_an_emoji_costs_its_character_only(connected, web, as_events)
         assert said(await connection.call_tool("x", {})) == "\ufffd|\\ud83d|😀"
 
 
+@pytest.mark.hostile("MCP servers")
+@pytest.mark.parametrize("id_", [None, "server-error", 12345])
+async def test_an_answer_with_another_id_is_that_of_its_request(connected, web, id_):
+    error = {"code": -32000, "message": "the index is locked"}
+    body = json.dumps({"jsonrpc": "2.0", "id": id_, "error": error}).encode()
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"
+    scripted = Scripted(web, **{"tools/call": lambda connection: connection.sendall(head + body)})
+    async with connected(entry(scripted.url)) as connection:
+        with pytest.raises(ServerError, match="the index is locked"):
+            await connection.call_tool("x", {}, seconds=20)
+
+
 async def test_a_call_during_which_the_connection_breaks_off_is_not_made_again(connected, web):
     scripted = Scripted(web, **{"tools/call": lambda connection: connection.close()})
     async with connected(entry(scripted.url)) as connection:
