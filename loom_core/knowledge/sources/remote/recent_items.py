@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,8 +29,16 @@ class RecentItems:
         self._length = 0
 
     def add(self, items: Iterable[KnowledgeItem]) -> None:
-        """Add items; one with a known id replaces the earlier one."""
+        """Add the items of an answer; one with a known id replaces that of an earlier answer.
+
+        Items with one id, such as several passages with the id of their document, become one with all texts.
+        """
+        by_id: dict[str, KnowledgeItem] = {}
         for item in items:
+            known = by_id.setdefault(item.id, item)
+            if item.content not in known.content:
+                by_id[item.id] = replace(known, content=f"{known.content}\n\n{item.content}")
+        for item in by_id.values():
             self._forget(item.id)
             self._items[item.id] = item
             self._length += len(item.content)

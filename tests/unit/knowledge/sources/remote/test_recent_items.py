@@ -17,6 +17,14 @@ def test_the_oldest_are_given_up_when_there_are_too_many():
     assert recent.get("c") is not None
 
 
+def test_passages_with_the_id_of_their_document_are_all_found_by_it():
+    recent = RecentItems()
+    recent.add([item("7", "Made of hemp."), item("7", "Sold in Riga."), item("7", "hemp.")])
+    assert recent.get("7") == item("7", "Made of hemp.\n\nSold in Riga.")
+    recent.add([item("7", "Sold in Lübeck.")])
+    assert recent.get("7") == item("7", "Sold in Lübeck.")
+
+
 def test_the_oldest_are_given_up_when_they_are_too_long():
     recent = RecentItems(characters=10)
     recent.add([item("a", "x" * 6), item("b", "x" * 6)])
