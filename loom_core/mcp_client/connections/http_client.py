@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _REFUSAL_BYTES = 1 << 16  # of an answer that is a refusal
 _SHOWN = 200  # bytes of what it says
 _CONNECT_SECONDS = 10.0
-_READ_SECONDS = 300.0  # without a byte; streams that are kept open send some
+_READ_SECONDS = 300.0  # without a byte; a stream on which the server is only listened to is opened again
 _CONNECTIONS = 64
 _SESSION = "mcp-session-id"
 _OF_CONTENT = frozenset({"content-encoding", "content-length"})
@@ -93,7 +93,7 @@ class HttpExchange(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:  # noqa: ANN401
         """Send a request; a message that cannot be delivered or is refused gets an error as its answer."""
         if request.method != "POST":
-            return self._read_events(await super().send(request, **options))
+            return self._read_events(await super().send(request, **options), is_reopened=not self._sse)
         trace_http_request(request, server=self._name)
         self.revision = request.headers.get("mcp-protocol-version", "")
         try:
@@ -121,7 +121,7 @@ class HttpExchange(httpx2.AsyncClient):
         what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not accepted"
         return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
 
-    def _read_events(self, response: httpx2.Response) -> httpx2.Response:
+    def _read_events(self, response: httpx2.Response, *, is_reopened: bool = False) -> httpx2.Response:
         """Return a response whose events the SDK can read; any other stays as it is."""
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             return response
@@ -129,7 +129,7 @@ class HttpExchange(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code,
             headers=headers,
-            stream=_Events(response, self._answer_bytes),
+            stream=_Events(response, self._answer_bytes, is_reopened=is_reopened),
             request=response.request,
         )
 
@@ -200,13 +200,24 @@ class _Events(httpx2.AsyncByteStream):
     Args:
         response: the response that has it.
         most: length up to which a line is kept until its end has come.
+        is_reopened: whether the SDK opens the stream again at its end. It gives up after two errors, which a
+            proxy or a silent server makes in minutes; so a break counts as the end.
     """
 
-    def __init__(self, response: httpx2.Response, most: int) -> None:
+    def __init__(self, response: httpx2.Response, most: int, *, is_reopened: bool) -> None:
         self._response = response
         self._most = most
+        self._is_reopened = is_reopened
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._parts():
+                yield part
+        except httpx2.TransportError:
+            if not self._is_reopened:
+                raise
+
+    async def _parts(self) -> AsyncIterator[bytes]:
         line: list[bytes] = []
         length = 0
         async for piece in self._response.aiter_bytes():

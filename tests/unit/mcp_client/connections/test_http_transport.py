@@ -399,6 +399,40 @@ async def test_an_event_may_come_in_pieces_and_be_followed_by_silence(connected,
         answered.set()
 
 
+async def test_a_stream_that_breaks_off_again_and_again_is_still_listened_to(connected, web):
+    breaks = 4  # the SDK gives up after two
+    changed = anyio.Event()
+    initialized = json.dumps({"jsonrpc": "2.0", "id": 0, "result": Scripted(web).results["initialize"]})
+
+    def initialize(connection):
+        head = (
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\nMcp-Session-Id: s\r\n"
+        )
+        connection.sendall(f"{head}\r\n{initialized}".encode())
+
+    def answer(asked, connection):
+        if asked.method != "GET":
+            scripted.answer(asked, connection)
+            return
+        listened.append(asked)
+        said = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
+        event = f"retry: 1\nid: 1\ndata: {said if len(listened) > breaks else ''}\n\n"
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
+        connection.sendall(f"{head}Connection: close\r\n\r\n{len(event):x}\r\n{event}\r\n".encode())
+
+    def notice(change):
+        if change == "tools":
+            changed.set()
+
+    listened = []
+    scripted = Scripted(web, initialize=initialize)
+    web.routes["/mcp"] = answer
+    async with connected(entry(scripted.url), on_change=notice) as connection:
+        await connection.ready(20)
+        with anyio.fail_after(20):
+            await changed.wait()
+
+
 async def test_what_has_no_type_counts_as_no_answer(connected, web):
     def page(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html\r\n\r\n<p>Hi")
