@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +34,8 @@ _TITLES = ("title", "name", "question", "heading", "document_name", "documentNam
 _URLS = ("url", "uri", "link", "href", "source_url", "sourceUrl", "source")
 _SCORES = ("score", "relevance", "_score", "similarity", "relevance_score", "relevanceScore", "rank_score")
 _METADATA = "metadata"
+_STRINGS = frozenset({"answer_sentence", "kind", "language", "title"})
+_LISTS_OF_STRINGS = frozenset({"heading_path", "why"})
 
 _DEEPEST = 4  # levels that are searched for the list of results
 _MAX_ITEMS = 200
@@ -232,7 +234,7 @@ def _score(row: Mapping[str, Json], mapping: ResultMapping) -> float | None:
     else:
         values = [place.get(name) for name in _SCORES for place in _places(row)]
     for value in values:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and _is_number(value) and not isinstance(value, bool):
             return float(value)
     return None
 
@@ -253,9 +255,18 @@ def _metadata(row: Mapping[str, Json], mapping: ResultMapping) -> dict[str, Any]
         places = [place for place in (row.get(_METADATA), row) if isinstance(place, Mapping)]
     for place in places:
         for name, value in place.items():
-            if len(known) < _MAX_FIELDS and name not in known and name not in TEXTS and _is_short(value):
+            if len(known) < _MAX_FIELDS and name not in known and name not in TEXTS and _is_kept(name, value):
                 known[name] = value
     return known
+
+
+def _is_kept(name: str, value: Json) -> bool:
+    """Return whether a field is kept as metadata: one that Loom reads only with a value of its type."""
+    if name in _STRINGS:
+        return isinstance(value, str) and _is_short(value)
+    if name in _LISTS_OF_STRINGS:
+        return isinstance(value, list) and _is_short(value) and all(isinstance(each, str) for each in value)
+    return _is_short(value) and (name != "scores" or isinstance(value, Mapping))
 
 
 def _is_short(value: Json) -> bool:
@@ -269,7 +280,8 @@ def _is_short(value: Json) -> bool:
 
 
 def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float)
+    """Return whether a value is a finite number, also as a float; JSON has longer ones."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def _with_relevance(item: KnowledgeItem, relevance: float, score: float) -> KnowledgeItem:

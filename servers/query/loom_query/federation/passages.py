@@ -25,7 +25,7 @@ def passage_of(number: int, item: KnowledgeItem) -> Passage:
         number=number,
         id=item.id,
         source=str(metadata.get("knowledge_base", "")),
-        title=str(metadata.get("title") or ""),
+        title=_text(metadata.get("title")),
         heading_path=_texts(metadata.get("heading_path")),
         uri=address_of(item),
         start=_number(metadata.get("start")),
@@ -42,7 +42,7 @@ def passage_of(number: int, item: KnowledgeItem) -> Passage:
 
 def address_of(item: KnowledgeItem) -> str:
     """Return the address of an item's document; empty if its source has only a name for it."""
-    named = {item.metadata.get("title"), item.metadata.get("knowledge_base")}
+    named = (item.metadata.get("title"), item.metadata.get("knowledge_base"))
     return "" if item.source in named else item.source
 
 

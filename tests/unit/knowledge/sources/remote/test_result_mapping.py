@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +68,21 @@ def test_a_passage_keeps_its_id_title_address_and_what_else_is_known_of_it():
     assert item.metadata["scores"] == {"bm25": 2.5}
     assert item.metadata["why"] == ["shares words with the question"]
     assert "page" not in item.metadata
+
+
+def test_what_loom_reads_itself_is_kept_with_a_value_of_its_type_only():
+    inner = {"title": {"en": 1}, "scores": {"bm25": math.nan}, "language": 7, "why": [1], "year": 1901}
+    row = {
+        "id": "1",
+        "text": "Rope.",
+        "title": ["Rope"],
+        "heading_path": "Use",
+        "scores": [1],
+        "score": 10**400,
+    }
+    (item,) = read([{**row, "metadata": inner}])
+    assert item.metadata == {"year": 1901, "id": "1", "score": 10**400}
+    assert item.relevance == 0.0
 
 
 def test_a_mapping_says_where_things_are_that_have_other_names():
