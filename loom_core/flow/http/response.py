@@ -10,6 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, cast
 
 from loom_core.flow.expressions import IncomparableError, criterion_holds, evaluate, fill, text_of
+from loom_core.json_repair import well_formed
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
@@ -77,7 +78,7 @@ def parse_body(response: HttpResponse) -> JsonValue:
             pass
         else:
             if _is_shallow(value):
-                return _clean(value)
+                return well_formed(value)  # others cannot be stored
     if not content or kind.startswith(("image/", "audio/", "video/", "font/")):
         return None
     return _text(content, response.charset)
@@ -114,18 +115,6 @@ def _is_shallow(value: object) -> bool:
             return True
         level = inside
     return False
-
-
-def _clean(value: JsonValue) -> JsonValue:
-    """Replace lone surrogates in a value, which cannot be stored."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, JsonValue]", value).items()
-        return {name.encode("utf-8", "replace").decode(): _clean(each) for name, each in members}
-    if isinstance(value, list):
-        return [_clean(each) for each in value]
-    return value
 
 
 def status_text(status: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import anyio
 
 from loom_core.errors import LoomError, ServerError, unwrap_group
+from loom_core.json_repair import well_formed
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.connections.client_features import ActiveCall, CallClock, ClientFeatures
 from loom_core.mcp_client.connections.depth import Lineage
@@ -195,7 +196,7 @@ class ServerConnection:
         except FaultError as error:
             raise self._upkeep.to_error(error.fault) from None
         steps = LatestNotifier(progress)
-        given = dict(arguments)
+        given = well_formed(dict(arguments))  # models write half surrogate pairs, which cannot be sent
 
         async def call(client: Client, clock: CallClock) -> mcp_types.CallToolResult:
             async def on_progress(progress: float, total: float | None, message: str | None) -> None:

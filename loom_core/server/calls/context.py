@@ -18,10 +18,10 @@ from mcp_types import (
     MissingRequiredClientCapabilityErrorData,
 )
 
+from loom_core.json_repair import well_formed
 from loom_core.server.auth.caller import Caller, current_caller
 from loom_core.server.calls.client_input import client_input_of
 from loom_core.server.calls.task_board import current_task_call
-from loom_core.server.calls.wellformed import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

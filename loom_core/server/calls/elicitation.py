@@ -11,8 +11,8 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from pydantic import BaseModel, ValidationError
 
 from loom_core.errors import InvalidInputError, LoomError
+from loom_core.json_repair import well_formed
 from loom_core.server.calls.client_input import InputUnavailableError
-from loom_core.server.calls.wellformed import well_formed
 from loom_core.tools.schemas.form import schema_problem
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from loom_core.errors import NotFoundError
+from loom_core.json_repair import well_formed
 from loom_core.server.calls.context import ToolContext, bind_call_context
-from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.errors import protocol_error
 from loom_core.tools.names import closest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mcp_types import AudioContent, ContentBlock, EmbeddedResource, ImageContent, TextContent
 
-from loom_core.server.calls.wellformed import well_formed
+from loom_core.json_repair import well_formed
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry
 
 __all__ = ["Audio", "Content", "Embedded", "Image", "block"]

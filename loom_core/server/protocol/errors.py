@@ -9,8 +9,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, unwrap_group
+from loom_core.json_repair import well_formed
 from loom_core.redaction import without_secrets
-from loom_core.server.calls.wellformed import well_formed
 
 __all__ = ["error_text", "protocol_error"]
 

@@ -14,8 +14,8 @@ from mcp_types import BlobResourceContents, ReadResourceResult, Resource, Resour
 from mcp_types import ResourceTemplate as TemplateDefinition
 
 from loom_core.errors import NotFoundError
+from loom_core.json_repair import well_formed
 from loom_core.server.calls.context import ToolContext, bind_call_context, parameters
-from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.errors import protocol_error
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from loom_core.errors import InvalidInputError
+from loom_core.json_repair import well_formed
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.calls.client_input import input_required
 from loom_core.server.calls.context import ToolContext, bind_call_context
-from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.arguments import arguments_of, values_for
 from loom_core.server.protocol.content import block
 from loom_core.server.protocol.errors import error_text

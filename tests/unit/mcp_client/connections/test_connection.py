@@ -275,6 +275,7 @@ async def test_what_is_no_message_is_passed_over(connected, raw):
 async def test_what_no_text_can_hold_costs_its_character_only(connected, raw):
     async with connected(raw()) as connection:
         assert said(await connection.call_tool("half", {})) == "\ufffd|\\ud83d|😀|\ufffd"
+        assert said(await connection.call_tool("echo", {"text": ["\ud83d 😀"]})) == '{"text": ["? 😀"]}'
 
 
 @pytest.mark.hostile("MCP servers")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import validate
 from pydantic import BaseModel, Field
 
-from loom_core.server.calls.wellformed import well_formed
+from loom_core.json_repair import well_formed
 from loom_core.tools.schemas.model_schema import (
     inline_definitions,
     outline,
