@@ -168,6 +168,16 @@ def _translated(translations: Mapping[str, float]) -> _Term | None:
     likely = dict(list(translations.items())[:_CANDIDATES])
     tokens: dict[str, float] = {}
     for word, share in likely.items():
-        for token in set(analyse(word)):
+        for token in _tokens(word):
             tokens[token] = min(1.0, tokens.get(token, 0.0) + share / sum(likely.values()))
     return _Term(next(iter(likely)), tokens, is_translated=True) if tokens else None
+
+
+def _tokens(translation: str) -> set[str]:
+    """Return the tokens of a translation: of a Chinese one its words alone.
+
+    Passages would hold words inside long words, and bigrams, by chance: the 避风 of 避风港, say.
+    """
+    if translation.isascii():
+        return set(analyse(translation))
+    return {word for word in words(translation) if not is_stop_word(word)}
