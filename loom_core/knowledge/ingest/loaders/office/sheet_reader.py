@@ -45,10 +45,8 @@ def read_workbook(data: BinaryIO, out: TextIO) -> None:
 
 def _rows(sheet: CalamineSheet) -> Iterator[list[_Cell]]:
     """Yield a sheet's rows; a cell merged over several is repeated in each of them that is not empty."""
-    _, left = sheet.start or (
-        0,
-        0,
-    )  # rows count from the top of the sheet, columns from the first with content
+    # Rows count from the top of the sheet, columns from the first with content.
+    _, left = sheet.start or (0, 0)
     merged: dict[int, list[tuple[int, int]]] = {}
     for (first, column), (last, _) in sheet.merged_cell_ranges or ():
         if last > first:
