@@ -174,7 +174,8 @@ class Findings:
             histories += requests
             if run.request.profile == "default" and run.status == "completed":
                 said.setdefault(run.request.caller, set()).update(_ALLERGY.findall(run.request.goal))
-            sessions[run.request.session_id] = conversation
+            if conversation:  # else it was aborted before its start
+                sessions[run.request.session_id] = conversation
         for session_id, conversation in sessions.items():
             if await memory.messages(session_id) != conversation:
                 self.wrong.append(f"session {session_id} is not remembered as it was")
