@@ -31,7 +31,7 @@ __all__ = ["ChildLog", "ChildProcess", "program_of"]
 _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2.0  # from the end of its input to SIGTERM, and from there to SIGKILL
-_REAP_SECONDS = 2.0  # from SIGKILL to the end
+_REAP_SECONDS = 2.0  # from SIGKILL, or the end of its output, to the end
 _EOF_SECONDS = 0.5  # from its end to that of its output, which a grandchild may hold open
 _POLL_SECONDS = 0.02  # during a wait for its end: `wait` would also wait for other holders of its pipes
 _WATCH_SECONDS = 0.25  # while it runs
@@ -151,7 +151,7 @@ class ChildProcess:
 
     async def describe_exit(self) -> str:
         """Describe how the child ended, with its last log lines, as in “ended with exit code 3”."""
-        ended = await self._wait_for_exit(_EOF_SECONDS)
+        ended = await self._wait_for_exit(_REAP_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()
         code = self._process.returncode
